@@ -5,7 +5,7 @@ import pytest
 # Asserts in helper modules show both sides, as asserts in tests do.
 pytest.register_assert_rewrite("harness", "daemon")
 
-import kept_logs  # noqa: E402
+import saved_logs  # noqa: E402
 from durations import LongestFirst, Recorder  # noqa: E402
 from tiers import IS_SHIPPED, IS_THOROUGH  # noqa: E402
 
@@ -38,14 +38,14 @@ def pytest_sessionfinish(session):
 
 
 def pytest_runtest_logstart(nodeid):
-    kept_logs.begin(nodeid)
+    saved_logs.begin(nodeid)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     report = yield
     if report.failed:
-        kept_logs.record_failure(item.nodeid)
-        if folder := kept_logs.folder():
+        saved_logs.record_failure(item.nodeid)
+        if folder := saved_logs.folder():
             report.sections.append(("Kept logs", str(folder)))
     return report

@@ -109,7 +109,7 @@ typedef struct {
 /*
  Receives a log line that ends with NUL and is valid during the call.
  */
-typedef void (*sszip_owner_say)(sszip_owner_level level, const char *line);
+typedef void (*sszip_owner_log)(sszip_owner_level level, const char *line);
 
 #ifdef __cplusplus
 extern "C" {
@@ -146,7 +146,7 @@ const char *sszip_owner_version(void);
  */
 uint64_t sszip_owner_run(const sszip_owner_config *config,
                          bool others,
-                         sszip_owner_say say,
+                         sszip_owner_log say,
                          bool *serves);
 
 /*
@@ -158,7 +158,7 @@ uint64_t sszip_owner_run(const sszip_owner_config *config,
  # Safety
  `say` is a function, or NULL.
  */
-bool sszip_owner_exit(sszip_owner_say say);
+bool sszip_owner_exit(sszip_owner_log say);
 
 #ifdef __cplusplus
 }  // extern "C"

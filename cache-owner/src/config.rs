@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use sszip_core::config::follow::Follow;
+use sszip_core::config::head_source::HeadSource;
 
-use crate::follows::follows;
-use crate::units::{absolute, size, some_time, threads, time, user};
+use crate::config_values::{absolute, optional_time, size, threads, time, user};
+use crate::head_config::head_tables;
 
 /// The settings of an owner. Sizes are in bytes, times in milliseconds.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -44,11 +44,11 @@ pub struct Config {
     pub recompress: bool,
     /// Inactivity period after which entries are removed; without it they stay as long as there
     /// is space.
-    #[serde(deserialize_with = "some_time")]
+    #[serde(deserialize_with = "optional_time")]
     pub inactive: Option<u64>,
     /// The followed nodes, with the names of their namespaces.
-    #[serde(rename = "head", deserialize_with = "follows")]
-    pub follows: Vec<(String, Follow)>,
+    #[serde(rename = "head", deserialize_with = "head_tables")]
+    pub follows: Vec<(String, HeadSource)>,
 }
 
 impl Default for Config {
@@ -95,7 +95,7 @@ pub enum ConfigError {
 
 impl Config {
     /// A configuration with these paths and the defaults.
-    pub fn of(socket: PathBuf, path: PathBuf) -> Self {
+    pub fn with_paths(socket: PathBuf, path: PathBuf) -> Self {
         Self {
             socket,
             path,
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn minimal_config_is_a_socket_and_a_path() {
         let config = Config::parse(LEAST, "").unwrap();
-        assert_eq!(config, Config::of("/run/s".into(), "/var/s".into()));
+        assert_eq!(config, Config::with_paths("/run/s".into(), "/var/s".into()));
         assert_eq!(config.max_size, 10 << 30);
         assert_eq!(config.memory, 256 << 20);
         assert_eq!(config.idle_timeout, 60_000);

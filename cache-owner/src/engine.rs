@@ -14,13 +14,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
-use sszip_core::cache::chain::Sighting;
-use sszip_core::cache::entry::about::Scope;
+use sszip_core::cache::chain::ShownBlock;
+use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::owner::leases::Lease;
-use sszip_core::cache::owner::processes::{Name, NoSuchPurge, Stream, TooMany};
-use sszip_core::cache::owner::state::{Found, LookUp, Refused};
+use sszip_core::cache::owner::processes::{
+    EventStreamId, NoSuchPurge, ProcessName, TooManyProcesses,
+};
+use sszip_core::cache::owner::state::{OwnerEntry, OwnerLookup, PutRejection};
 use sszip_core::cache::owner::Owner;
-use sszip_core::cache::resource::other_form;
+use sszip_core::cache::resource::other_format_key;
 use sszip_core::cache::store::StoreError;
 use sszip_core::cache::{Key, Namespace};
 use sszip_core::lock::locked;
@@ -29,27 +31,27 @@ use tokio::task::{block_in_place, spawn_blocking};
 use tokio::time::timeout;
 
 use crate::clock::now;
-use crate::coder::Coder;
 use crate::follow::chain::Chain;
-use crate::request::{Put, Wanted};
-use crate::waits::Waits;
+use crate::lease_waits::LeaseWaits;
+use crate::recompressor::Recompressor;
+use crate::request::{LeaseRequest, PutRequest};
 
 /// Maximum number of concurrent reads of the store.
-pub const MOST_READS: usize = 16;
+pub const MAX_READS: usize = 16;
 
 /// Maximum number of concurrent writes of the store: entries, purges, flushes.
-pub const MOST_WRITES: usize = 16;
+pub const MAX_WRITES: usize = 16;
 
 /// Maximum number of concurrent queries to nodes for entries that may be final.
-const MOST_QUESTIONS: usize = 32;
+const MAX_NODE_QUERIES: usize = 32;
 
 /// Maximum number of entries in the queue to the store. Further entries are not stored for now.
-const MOST_STORING: usize = 256;
+const MAX_PENDING_STORES: usize = 256;
 
-/// Total decompressed bytes of [unchecked](sszip_core::cache::owner::memory::Kept::unread)
+/// Total decompressed bytes of [unchecked](sszip_core::cache::owner::memory_tier::MemoryEntry::unchecked_length)
 /// entries that are read strictly while a request waits; other entries are sent for the client to
 /// read, and read here in the background.
-pub(crate) const READ_AT_ONCE: u64 = 256 << 10;
+pub(crate) const INLINE_CHECK_BYTES: u64 = 256 << 10;
 
 /// The state that all connections share.
 pub struct Engine {
@@ -60,12 +62,12 @@ pub struct Engine {
     pub(crate) storing: Arc<Semaphore>,
     pub(crate) questions: Arc<Semaphore>,
     /// Recompresses entries on their way to the disk, if configured.
-    pub(crate) coder: Option<Coder>,
+    pub(crate) coder: Option<Recompressor>,
     /// The followed chains.
     pub chains: Vec<Arc<Chain>>,
-    streams: Mutex<HashMap<Stream, Arc<AtomicWaker>>>,
+    streams: Mutex<HashMap<EventStreamId, Arc<AtomicWaker>>>,
     /// Lookups that wait for a lease without an event stream.
-    pub waits: Waits,
+    pub waits: LeaseWaits,
     /// Notified when purges may be complete.
     settled: Notify,
     /// Notified when the time of the next tick may have changed.
@@ -75,11 +77,11 @@ pub struct Engine {
 }
 
 /// The outcome of a lookup: the entry; or none, with the lease if one was requested.
-pub type LookedUp = Result<Found, Option<Lease>>;
+pub type LookupOutcome = Result<OwnerEntry, Option<Lease>>;
 
 /// The outcome of a completed purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Purged {
+pub struct PurgeOutcome {
     /// Generation of the purge.
     pub generation: u64,
     /// Number of removed entries, as far as they were counted.
@@ -102,17 +104,17 @@ pub enum Failure {
 
 impl Engine {
     /// An engine for an owner that has started, with its followed chains.
-    pub fn new(owner: Arc<Owner>, chains: Vec<Arc<Chain>>, coder: Option<Coder>) -> Self {
+    pub fn new(owner: Arc<Owner>, chains: Vec<Arc<Chain>>, coder: Option<Recompressor>) -> Self {
         Self {
             owner,
-            reads: Semaphore::new(MOST_READS),
-            writes: Semaphore::new(MOST_WRITES),
-            storing: Arc::new(Semaphore::new(MOST_STORING)),
-            questions: Arc::new(Semaphore::new(MOST_QUESTIONS)),
+            reads: Semaphore::new(MAX_READS),
+            writes: Semaphore::new(MAX_WRITES),
+            storing: Arc::new(Semaphore::new(MAX_PENDING_STORES)),
+            questions: Arc::new(Semaphore::new(MAX_NODE_QUERIES)),
             coder,
             chains,
             streams: Mutex::default(),
-            waits: Waits::default(),
+            waits: LeaseWaits::default(),
             settled: Notify::new(),
             stirred: Notify::new(),
             stopping: AtomicBool::new(false),
@@ -129,17 +131,17 @@ impl Engine {
     ///
     /// # Errors
     /// [`Failure`].
-    pub async fn look_up(
+    pub async fn lookup(
         self: &Arc<Self>,
         key: Key,
-        lease: Option<&Wanted>,
-    ) -> Result<(u64, LookedUp), Failure> {
+        lease: Option<&LeaseRequest>,
+    ) -> Result<(u64, LookupOutcome), Failure> {
         let wait = lease.map_or(0, |lease| lease.wait);
         if wait > 0 && !self.is_stopping() {
-            if let Some(waits) = self.waits.on(key) {
+            if let Some(waits) = self.waits.subscribe(key) {
                 let ended = waits.ended();
                 let generation = self.generation();
-                let found = self.look_up_now(key, lease).await?;
+                let found = self.lookup_without_wait(key, lease).await?;
                 if !matches!(found, Err(Some(Lease::Pending))) {
                     return Ok((generation, found));
                 }
@@ -148,27 +150,27 @@ impl Engine {
             }
         }
         let generation = self.generation();
-        Ok((generation, self.look_up_now(key, lease).await?))
+        Ok((generation, self.lookup_without_wait(key, lease).await?))
     }
 
-    async fn look_up_now(
+    async fn lookup_without_wait(
         self: &Arc<Self>,
         key: Key,
-        lease: Option<&Wanted>,
-    ) -> Result<LookedUp, Failure> {
-        let found = match self.owner.look_up(&key, now()) {
-            LookUp::Found(found) => Some(found),
-            LookUp::Missing => None,
-            LookUp::AskStore => {
-                self.reading(|| self.owner.look_up_store(&key, now()))
+        lease: Option<&LeaseRequest>,
+    ) -> Result<LookupOutcome, Failure> {
+        let found = match self.owner.lookup(&key, now()) {
+            OwnerLookup::Found(found) => Some(found),
+            OwnerLookup::Missing => None,
+            OwnerLookup::QueryStore => {
+                self.run_read(|| self.owner.lookup_store(&key, now()))
                     .await?
             }
         };
-        let mut room = READ_AT_ONCE;
-        if let Some(found) = found.and_then(|found| self.found(key, found, &mut room)) {
+        let mut room = INLINE_CHECK_BYTES;
+        if let Some(found) = found.and_then(|found| self.entry_read(key, found, &mut room)) {
             return Ok(Ok(found));
         }
-        let Some(Wanted { process, time, .. }) = lease else {
+        let Some(LeaseRequest { process, time, .. }) = lease else {
             return Ok(Err(None));
         };
         let leased = self.owner.lease(&key, process, *time, now());
@@ -176,7 +178,7 @@ impl Engine {
         self.wake();
         Ok(match leased {
             // if it is no valid entry, the next request gets the lease
-            Err(found) => self.found(key, found, &mut room).ok_or(None),
+            Err(found) => self.entry_read(key, found, &mut room).ok_or(None),
             Ok(lease) => Err(Some(lease)),
         })
     }
@@ -185,38 +187,41 @@ impl Engine {
     ///
     /// # Errors
     /// [`Failure`].
-    pub async fn look_ups(self: &Arc<Self>, keys: Vec<Key>) -> Result<Vec<(Key, Found)>, Failure> {
+    pub async fn lookup_many(
+        self: &Arc<Self>,
+        keys: Vec<Key>,
+    ) -> Result<Vec<(Key, OwnerEntry)>, Failure> {
         let mut found = Vec::new();
         let mut unknown = Vec::new();
         for key in keys {
-            match self.owner.look_up(&key, now()) {
-                LookUp::Found(entry) => found.push((key, entry)),
-                LookUp::Missing => {}
-                LookUp::AskStore => unknown.push(key),
+            match self.owner.lookup(&key, now()) {
+                OwnerLookup::Found(entry) => found.push((key, entry)),
+                OwnerLookup::Missing => {}
+                OwnerLookup::QueryStore => unknown.push(key),
             }
         }
         if !unknown.is_empty() {
-            let look_up = |key| Some((key, self.owner.look_up_store(&key, now())?));
-            let stored = self.reading(|| unknown.into_iter().filter_map(look_up).collect());
+            let look_up = |key| Some((key, self.owner.lookup_store(&key, now())?));
+            let stored = self.run_read(|| unknown.into_iter().filter_map(look_up).collect());
             let stored: Vec<_> = stored.await?;
             found.extend(stored);
         }
-        let mut room = READ_AT_ONCE;
+        let mut room = INLINE_CHECK_BYTES;
         let found = found
             .into_iter()
-            .filter_map(|(key, found)| Some((key, self.found(key, found, &mut room)?)))
+            .filter_map(|(key, found)| Some((key, self.entry_read(key, found, &mut room)?)))
             .collect();
         Ok(found)
     }
 
     /// Runs work that may wait for a disk to be read.
-    async fn reading<T>(&self, work: impl FnOnce() -> T) -> Result<T, Failure> {
+    async fn run_read<T>(&self, work: impl FnOnce() -> T) -> Result<T, Failure> {
         let _permit = self.reads.acquire().await?;
         Ok(block_in_place(work))
     }
 
     /// Runs work that may wait for a disk to be written.
-    pub(crate) async fn writing<T: Send + 'static>(
+    pub(crate) async fn run_write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Owner) -> T + Send + 'static,
     ) -> Result<T, Failure> {
@@ -229,11 +234,11 @@ impl Engine {
     ///
     /// # Errors
     /// [`Failure`].
-    pub async fn on_disk<T: Send + 'static>(
+    pub async fn run_store_write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Owner) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Failure> {
-        Ok(self.writing(work).await??)
+        Ok(self.run_write(work).await??)
     }
 
     /// Puts an entry, whose `body` is opaque, or returns why it is not accepted.
@@ -242,10 +247,10 @@ impl Engine {
     /// [`Failure`].
     pub async fn put(
         self: &Arc<Self>,
-        put: Put,
+        put: PutRequest,
         body: Vec<u8>,
-    ) -> Result<Result<(), Refused>, Failure> {
-        let Put {
+    ) -> Result<Result<(), PutRejection>, Failure> {
+        let PutRequest {
             key,
             about,
             fresh,
@@ -253,15 +258,15 @@ impl Engine {
             if_final,
         } = put;
         let has_room = self.owner.has_room_for(body.len());
-        let kept = Arc::new(self.owner.kept(about, body, fresh, now()));
+        let kept = Arc::new(self.owner.prepare_entry(about, body, fresh, now()));
         let put = if has_room {
             self.owner.put(&key, &kept, process.as_ref(), now())
         } else {
             let kept = Arc::clone(&kept);
-            self.writing(move |owner| {
+            self.run_write(move |owner| {
                 // it is sent from the disk each time, and no request waits now
-                let kept = match kept.unread() {
-                    Some(_) => owner.read(&key, &kept).unwrap_or(kept),
+                let kept = match kept.unchecked_length() {
+                    Some(_) => owner.check_entry(&key, &kept).unwrap_or(kept),
                     None => kept,
                 };
                 owner.put(&key, &kept, process.as_ref(), now())
@@ -273,9 +278,9 @@ impl Engine {
             Ok(is_to_be_stored) => is_to_be_stored,
             Err(refused) => return Ok(Err(refused)),
         };
-        self.look_for_news(&kept.about().namespace);
+        self.publish_notifications(&kept.attributes().namespace);
         if let Some(if_final) = if_final {
-            self.find_out(key, Arc::clone(&kept), if_final);
+            self.resolve_finality(key, Arc::clone(&kept), if_final);
         }
         if is_to_be_stored {
             self.read_and_store(key, kept, true);
@@ -284,14 +289,14 @@ impl Engine {
     }
 
     /// Releases the lease that `process` has.
-    pub fn give_back(&self, key: &Key, process: &Name) {
-        self.owner.give_back(key, process, now());
+    pub fn release_lease(&self, key: &Key, process: &ProcessName) {
+        self.owner.release_lease(key, process, now());
         self.wake();
     }
 
     /// Records that a block was shown to a client.
-    pub fn shows(&self, namespace: &Namespace, sighting: Sighting) {
-        self.owner.shows(namespace, sighting);
+    pub fn record_shown_block(&self, namespace: &Namespace, sighting: ShownBlock) {
+        self.owner.record_shown_block(namespace, sighting);
         self.wake();
     }
 
@@ -300,28 +305,30 @@ impl Engine {
     ///
     /// # Errors
     /// [`Failure`]: the purge must be repeated.
-    pub async fn purge(self: &Arc<Self>, scope: Scope) -> Result<Purged, Failure> {
+    pub async fn purge(self: &Arc<Self>, scope: PurgeScope) -> Result<PurgeOutcome, Failure> {
         let engine = Arc::clone(self);
         tokio::spawn(async move { engine.purge_here(scope).await }).await?
     }
 
-    async fn purge_here(&self, scope: Scope) -> Result<Purged, Failure> {
+    async fn purge_here(&self, scope: PurgeScope) -> Result<PurgeOutcome, Failure> {
         // entries of other scopes are not counted on the disk, which would have to be searched
         let stored = match scope {
-            Scope::Key(key) => {
+            PurgeScope::Key(key) => {
                 let has = |owner: &Owner, key: &Key| owner.disk().get(key, now()).is_some();
                 let count = move |owner: &Owner| {
-                    let forms = [key, other_form(&key)];
+                    let forms = [key, other_format_key(&key)];
                     forms.iter().filter(|key| has(owner, key)).count() as u64
                 };
-                self.writing(count).await?
+                self.run_write(count).await?
             }
             _ => 0,
         };
         let (purged, swept) = (scope.clone(), scope.clone());
         // first: a process that knows of the purge compares nothing with the old identity
-        self.owner.forget_identities(&scope);
-        let generation = self.on_disk(move |owner| owner.purge(&scope, now)).await?;
+        self.owner.clear_identities(&scope);
+        let generation = self
+            .run_store_write(move |owner| owner.purge(&scope, now))
+            .await?;
         for chain in &self.chains {
             chain.purged(&purged);
         }
@@ -330,14 +337,14 @@ impl Engine {
         self.stirred.notify_one();
         // the purge is in effect already: this frees memory
         let sweep = move |owner: &Owner| owner.sweep(&swept, generation);
-        let swept = self.writing(sweep).await?;
+        let swept = self.run_write(sweep).await?;
         loop {
             let settled = self.settled.notified();
             tokio::pin!(settled);
             // enabled first: a notification between the two is not missed
             settled.as_mut().enable();
             if !self.owner.is_waiting(generation) {
-                return Ok(Purged {
+                return Ok(PurgeOutcome {
                     generation,
                     entries: swept.max(stored),
                 });
@@ -350,18 +357,18 @@ impl Engine {
     ///
     /// # Errors
     /// [`NoSuchPurge`].
-    pub fn acknowledge(&self, process: &Name, generation: u64) -> Result<(), NoSuchPurge> {
+    pub fn acknowledge(&self, process: &ProcessName, generation: u64) -> Result<(), NoSuchPurge> {
         self.owner.acknowledge(process, generation)?;
         self.tick();
         Ok(())
     }
 
     /// Wakes the follower of a chain if an entry has shown a head that it has not seen yet.
-    fn look_for_news(&self, namespace: &Namespace) {
+    fn publish_notifications(&self, namespace: &Namespace) {
         let Some(chain) = self.chain(namespace) else {
             return;
         };
-        if self.owner.seen(namespace) > chain.status().head {
+        if self.owner.highest_head(namespace) > chain.status().head {
             chain.news.notify_one();
         }
     }
@@ -375,12 +382,15 @@ impl Engine {
     /// when there are events to send.
     ///
     /// # Errors
-    /// [`TooMany`].
-    pub fn arrive(&self, process: &Name) -> Result<(Stream, Arc<AtomicWaker>), TooMany> {
+    /// [`TooManyProcesses`].
+    pub fn connect(
+        &self,
+        process: &ProcessName,
+    ) -> Result<(EventStreamId, Arc<AtomicWaker>), TooManyProcesses> {
         let waker = Arc::new(AtomicWaker::new());
         let stream = {
             let mut streams = locked(&self.streams);
-            let stream = self.owner.arrive(process, now())?;
+            let stream = self.owner.connect(process, now())?;
             streams.insert(stream, Arc::clone(&waker));
             stream
         };
@@ -389,9 +399,9 @@ impl Engine {
     }
 
     /// Closes an event stream.
-    pub fn leave(&self, stream: Stream) {
+    pub fn disconnect(&self, stream: EventStreamId) {
         locked(&self.streams).remove(&stream);
-        self.owner.leave(stream, now());
+        self.owner.disconnect(stream, now());
         self.wake();
     }
 
@@ -411,7 +421,7 @@ impl Engine {
 
     /// Wakes the receivers of new events.
     pub(crate) fn wake(&self) {
-        let woken = self.owner.take_woken();
+        let woken = self.owner.take_notifications();
         self.waits.end(&woken.leases);
         if woken.streams.is_empty() {
             return;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
 use bytes::Bytes;
-use sszip_core::cache::owner::processes::{Next, Stream};
+use sszip_core::cache::owner::processes::{EventStreamId, StreamAction};
 use tokio::time::{sleep, Sleep};
 
 use crate::clock::now;
@@ -20,14 +20,14 @@ const PIECE: usize = 16 << 10;
 /// The event stream of one process. Dropping it closes the stream.
 pub struct EventStream {
     engine: Arc<Engine>,
-    stream: Stream,
+    stream: EventStreamId,
     waker: Arc<AtomicWaker>,
     sleep: Pin<Box<Sleep>>,
 }
 
 impl EventStream {
     /// The stream with this identity; `waker` is woken when there are events to send.
-    pub fn new(engine: Arc<Engine>, stream: Stream, waker: Arc<AtomicWaker>) -> Self {
+    pub fn new(engine: Arc<Engine>, stream: EventStreamId, waker: Arc<AtomicWaker>) -> Self {
         Self {
             engine,
             stream,
@@ -47,15 +47,15 @@ impl EventStream {
         loop {
             let now = now();
             match self.engine.owner.next(self.stream, now) {
-                Next::Event(event) => {
+                StreamAction::Event(event) => {
                     event.write(&mut text);
                     if text.len() < PIECE {
                         continue;
                     }
                 }
                 _ if !text.is_empty() => {}
-                Next::Close => return Poll::Ready(None),
-                Next::Idle(until) => {
+                StreamAction::Close => return Poll::Ready(None),
+                StreamAction::Idle(until) => {
                     let wait = Duration::from_millis(until.saturating_sub(now.monotonic));
                     self.sleep
                         .as_mut()
@@ -71,6 +71,6 @@ impl EventStream {
 
 impl Drop for EventStream {
     fn drop(&mut self) {
-        self.engine.leave(self.stream);
+        self.engine.disconnect(self.stream);
     }
 }

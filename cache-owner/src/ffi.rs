@@ -11,16 +11,16 @@ use std::slice;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sszip_core::config::follow::Follow;
-use sszip_core::config::follows::from_json;
+use sszip_core::config::head_source::HeadSource;
+use sszip_core::config::head_sources::from_json;
 use sszip_core::lock::locked;
 use sszip_core::log::escaped;
 
 use crate::config::Config;
-use crate::gate::Gate;
 use crate::log::{Level, Log};
-use crate::open::store;
-use crate::run::{Running, State};
+use crate::open_gate::OpenGate;
+use crate::open_store::store;
+use crate::owner_lifecycle::{RunningOwner, State};
 
 /// The value that `sszip_owner_abi` returns if this header fits the library.
 pub const SSZIP_OWNER_ABI: u32 = 5;
@@ -30,14 +30,14 @@ const MOST_LINES: usize = 256;
 
 /// Time until the host calls again: for an owner that serves, for its log; for one that does not
 /// serve yet; and for one that failed.
-const SERVES: Duration = Duration::from_millis(250);
-const WAITS: Duration = Duration::from_millis(20);
-const FAILED: Duration = Duration::from_secs(60);
+const SERVING_INTERVAL: Duration = Duration::from_millis(250);
+const WAITING_INTERVAL: Duration = Duration::from_millis(20);
+const FAILED_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Maximum time that a call waits for an attempt to open the store: for a host without other work,
 /// and for one that serves others, which is enough to begin an attempt.
-const ALONE: Duration = Duration::from_secs(2);
-const BUSY: Duration = Duration::from_millis(10);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
+const OPEN_TIMEOUT_WITH_OTHERS: Duration = Duration::from_millis(10);
 
 /// Maximum time that a process waits at its exit: the master process of nginx kills its workers
 /// after some three seconds.
@@ -96,17 +96,17 @@ pub struct sszip_owner_config {
     pub heads_len: usize,
 }
 
-type Lines = Arc<Mutex<VecDeque<(Level, String)>>>;
+type LogQueue = Arc<Mutex<VecDeque<(Level, String)>>>;
 
 /// Receives a log line that ends with NUL and is valid during the call.
-pub type sszip_owner_say =
+pub type sszip_owner_log =
     Option<unsafe extern "C" fn(level: sszip_owner_level, line: *const c_char)>;
 
 /// A started owner.
 struct Owner {
-    running: Running,
-    gate: Gate,
-    lines: Lines,
+    running: RunningOwner,
+    gate: OpenGate,
+    lines: LogQueue,
 }
 
 /// The only owner of this process.
@@ -145,7 +145,7 @@ pub extern "C" fn sszip_owner_version() -> *const c_char {
 pub unsafe extern "C" fn sszip_owner_run(
     config: *const sszip_owner_config,
     others: bool,
-    say: sszip_owner_say,
+    say: sszip_owner_log,
     serves: *mut bool,
 ) -> u64 {
     let mut own = locked(&OWNER);
@@ -154,13 +154,21 @@ pub unsafe extern "C" fn sszip_owner_run(
             // SAFETY: the caller's promise.
             *own = Some(unsafe { start(config) }?);
         }
-        Ok(go_on(&mut own, if others { BUSY } else { ALONE }, say))
+        Ok(should_continue(
+            &mut own,
+            if others {
+                OPEN_TIMEOUT_WITH_OTHERS
+            } else {
+                OPEN_TIMEOUT
+            },
+            say,
+        ))
     }));
     let ran = ran.unwrap_or_else(|_| Err("the library failed inside".into()));
     let (is_serving, after) = ran.unwrap_or_else(|text: String| {
         let line = format!("the store can't be started: {text}");
-        tell(say, Level::Error, &line);
-        (false, FAILED)
+        log_line(say, Level::Error, &line);
+        (false, FAILED_INTERVAL)
     });
     if !serves.is_null() {
         // SAFETY: not NULL; the caller's promise.
@@ -170,22 +178,26 @@ pub unsafe extern "C" fn sszip_owner_run(
 }
 
 /// Advances the owner. Returns whether it serves, and the time until the next call.
-fn go_on(own: &mut Option<Owner>, limit: Duration, say: sszip_owner_say) -> (bool, Duration) {
+fn should_continue(
+    own: &mut Option<Owner>,
+    limit: Duration,
+    say: sszip_owner_log,
+) -> (bool, Duration) {
     let Some(owner) = own else {
-        return (false, FAILED);
+        return (false, FAILED_INTERVAL);
     };
-    if owner.running.state() == State::Waiting && owner.gate.wait(limit) {
+    if owner.running.state() == State::Waiting && owner.gate.wait_for_open_attempt(limit) {
         owner.running.wait_while_waiting(limit);
     }
     let state = owner.running.state();
-    owner.tell_all(say);
+    owner.log_all(say);
     match state {
-        State::Serving => (true, SERVES),
-        State::Waiting | State::Closing => (false, WAITS),
+        State::Serving => (true, SERVING_INTERVAL),
+        State::Waiting | State::Closing => (false, WAITING_INTERVAL),
         State::Ended => {
-            let _ = owner.running.join(Duration::ZERO);
+            let _ = owner.running.stop_within(Duration::ZERO);
             *own = None;
-            (false, FAILED)
+            (false, FAILED_INTERVAL)
         }
     }
 }
@@ -198,25 +210,25 @@ fn go_on(own: &mut Option<Owner>, limit: Duration, say: sszip_owner_say) -> (boo
 /// # Safety
 /// `say` is a function, or NULL.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_owner_exit(say: sszip_owner_say) -> bool {
+pub unsafe extern "C" fn sszip_owner_exit(say: sszip_owner_log) -> bool {
     let owner = locked(&OWNER).take();
     let Some(mut owner) = owner else {
         return true;
     };
-    owner.tell_all(say);
-    catch_unwind(AssertUnwindSafe(|| owner.running.join(STOP))).unwrap_or(false)
+    owner.log_all(say);
+    catch_unwind(AssertUnwindSafe(|| owner.running.stop_within(STOP))).unwrap_or(false)
 }
 
 impl Owner {
-    fn tell_all(&self, say: sszip_owner_say) {
+    fn log_all(&self, say: sszip_owner_log) {
         let next = || locked(&self.lines).pop_front();
         while let Some((level, line)) = next() {
-            tell(say, level, &line);
+            log_line(say, level, &line);
         }
     }
 }
 
-fn tell(say: sszip_owner_say, level: Level, line: &str) {
+fn log_line(say: sszip_owner_log, level: Level, line: &str) {
     let (Some(say), Ok(line)) = (say, CString::new(&*escaped(line))) else {
         return;
     };
@@ -248,7 +260,7 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<Owner, String> {
             text(given.path, given.path_len, "path")?,
         )
     };
-    let mut config = Config::of(PathBuf::from(socket), PathBuf::from(path));
+    let mut config = Config::with_paths(PathBuf::from(socket), PathBuf::from(path));
     let or = |given: u64, default: u64| if given == 0 { default } else { given };
     config.max_size = or(given.max_size, config.max_size);
     config.memory = or(given.memory, config.memory);
@@ -262,7 +274,7 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<Owner, String> {
     if given.threads != 0 {
         config.threads = given.threads.min(64) as usize;
     }
-    let lines = Lines::default();
+    let lines = LogQueue::default();
     let log: Log = {
         let lines = Arc::clone(&lines);
         Arc::new(move |level, line| {
@@ -275,9 +287,9 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<Owner, String> {
     };
     // the host may close it at its exit
     sszip_core::cache::store::rocks::prepare();
-    let gate = Gate::default();
+    let gate = OpenGate::default();
     let open = gate.guard(store(&config.path, config.max_size, Arc::clone(&log)));
-    let running = Running::start(config, open, log).map_err(|error| error.to_string())?;
+    let running = RunningOwner::start(config, open, log).map_err(|error| error.to_string())?;
     Ok(Owner {
         running,
         gate,
@@ -287,7 +299,7 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<Owner, String> {
 
 /// # Safety
 /// `data` points at `length` readable bytes, or is NULL.
-unsafe fn follows(data: *const c_char, length: usize) -> Result<Vec<(String, Follow)>, String> {
+unsafe fn follows(data: *const c_char, length: usize) -> Result<Vec<(String, HeadSource)>, String> {
     if data.is_null() || length == 0 {
         return Ok(Vec::new());
     }

@@ -4,49 +4,49 @@
 //! (`sszip_core::cache::owner`), and this crate carries the bytes. It is a library for a host that
 //! provides a process, and a daemon, `sszip-cached`.
 //!
-//! | module        | concern                                             |
-//! |---------------|-----------------------------------------------------|
-//! | [`run`]       | the lifecycle of an owner, from election to end     |
-//! | [`open`]      | the opening of the store                            |
-//! | [`config`]    | the configuration                                   |
-//! | [`socket`]    | the Unix socket                                     |
-//! | [`server`]    | connections                                         |
-//! | [`service`]   | HTTP requests as calls of the engine                |
-//! | [`engine`]    | the rules, with threads for calls that wait         |
-//! | [`waits`]     | lookups that wait for another process's lease       |
-//! | [`peer`]      | the client of a connection                          |
-//! | [`bodies`]    | request bodies, within limits                       |
-//! | [`request`]   | decoding of requests                                |
-//! | [`answer`]    | heads and bodies of responses                       |
-//! | [`events`]    | the event stream                                    |
-//! | [`coder`]     | recompression of entries on their way to the disk   |
-//! | [`asked`]     | query of the status of a running daemon             |
-//! | [`follow`]    | the followed chains                                 |
-//! | [`clock`]     | the clocks of the machine                           |
+//! | module              | concern                                           |
+//! |---------------------|---------------------------------------------------|
+//! | [`owner_lifecycle`] | the lifecycle of an owner, from election to end   |
+//! | [`open_store`]      | the opening of the store                          |
+//! | [`config`]          | the configuration                                 |
+//! | [`socket`]          | the Unix socket                                   |
+//! | [`server`]          | connections                                       |
+//! | [`service`]         | HTTP requests as calls of the engine              |
+//! | [`engine`]          | the rules, with threads for calls that wait       |
+//! | [`lease_waits`]     | lookups that wait for another process's lease     |
+//! | [`peer`]            | the client of a connection                        |
+//! | [`request_bodies`]  | request bodies, within limits                     |
+//! | [`request`]         | decoding of requests                              |
+//! | [`response`]        | heads and bodies of responses                     |
+//! | [`events`]          | the event stream                                  |
+//! | [`recompressor`]    | recompression of entries on their way to the disk |
+//! | [`status_client`]   | query of the status of a running daemon           |
+//! | [`follow`]          | the followed chains                               |
+//! | [`clock`]           | the clocks of the machine                         |
 
-pub mod answer;
-pub mod asked;
-pub mod bodies;
 pub mod clock;
-pub mod coder;
 pub mod config;
+mod config_values;
 pub mod engine;
 pub mod events;
 #[allow(unsafe_code)]
 pub mod ffi;
-pub mod files;
+pub mod file_limit;
 pub mod follow;
-mod follows;
-pub mod gate;
+mod head_config;
+pub mod lease_waits;
 pub mod log;
-pub mod open;
+pub mod open_gate;
+pub mod open_store;
+pub mod owner_lifecycle;
 pub mod peer;
+pub mod recompressor;
 pub mod request;
-pub mod run;
+pub mod request_bodies;
+pub mod response;
 pub mod server;
 pub mod service;
 pub mod socket;
-mod storing;
+pub mod status_client;
+mod store_entry;
 mod timers;
-mod units;
-pub mod waits;

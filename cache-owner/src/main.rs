@@ -9,11 +9,11 @@ use std::sync::Arc;
 use clap::Parser;
 use nix::sys::signal::{SigSet, Signal};
 use sszip_core::log::escaped;
-use sszip_owner::asked;
 use sszip_owner::config::Config;
 use sszip_owner::log::{Level, Log};
-use sszip_owner::open::store;
-use sszip_owner::run::Running;
+use sszip_owner::open_store::store;
+use sszip_owner::owner_lifecycle::RunningOwner;
+use sszip_owner::status_client;
 
 /// Stores a machine's cache entries, and serves them over a Unix socket. QUIT, TERM and INT stop
 /// it without a loss of entries.
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if args.status {
-        return match asked::status(&config.socket) {
+        return match status_client::status(&config.socket) {
             Ok(status) => {
                 // the reader may be gone
                 let _ = writeln!(std::io::stdout(), "{status}");
@@ -83,7 +83,7 @@ fn run(config: &Config) -> Result<(), Box<dyn std::error::Error>> {
         });
     });
     let open = store(&config.path, config.max_size, Arc::clone(&log));
-    let mut owner = Running::start(config.clone(), open, log)?;
+    let mut owner = RunningOwner::start(config.clone(), open, log)?;
     let stop = owner.stopper();
     let stopping = Arc::new(AtomicBool::new(false));
     let said = Arc::clone(&stopping);

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use sszip_core::cache::owner::processes::Name;
+use sszip_core::cache::owner::processes::ProcessName;
 use sszip_core::cache::Key;
 use sszip_core::lock::locked;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -18,23 +18,23 @@ pub struct Peer(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    granted: Option<(Key, Name)>,
+    granted: Option<(Key, ProcessName)>,
     has_left: bool,
 }
 
 impl Peer {
     /// Records the start of a request.
-    pub fn asks(&self) {
+    pub fn begin_request(&self) {
         locked(&self.0).granted = None;
     }
 
     /// Records that the response grants a lease.
-    pub fn is_granted(&self, key: Key, process: Name) {
+    pub fn is_granted(&self, key: Key, process: ProcessName) {
         locked(&self.0).granted = Some((key, process));
     }
 
     /// The lease that the client was granted and has not read, at the end of the connection.
-    pub fn unread(&self) -> Option<(Key, Name)> {
+    pub fn unread(&self) -> Option<(Key, ProcessName)> {
         let mut state = locked(&self.0);
         state.granted.take().filter(|_| state.has_left)
     }
@@ -43,18 +43,18 @@ impl Peer {
 /// The socket of a client. One that the client closes with unread bytes, or before bytes are
 /// written to it, reports an error at this end (`unix(7)`).
 #[derive(Debug)]
-pub struct Watched {
+pub struct WatchedSocket {
     socket: UnixStream,
     peer: Arc<Peer>,
 }
 
-impl Watched {
+impl WatchedSocket {
     /// A socket that reports to `peer` that the client has closed it.
     pub fn new(socket: UnixStream, peer: Arc<Peer>) -> Self {
         Self { socket, peer }
     }
 
-    fn see<T>(&self, result: Poll<Result<T, Error>>) -> Poll<Result<T, Error>> {
+    fn check_closed<T>(&self, result: Poll<Result<T, Error>>) -> Poll<Result<T, Error>> {
         if let Poll::Ready(Err(error)) = &result {
             if let ErrorKind::ConnectionReset | ErrorKind::BrokenPipe = error.kind() {
                 locked(&self.peer.0).has_left = true;
@@ -64,25 +64,25 @@ impl Watched {
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for WatchedSocket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<(), Error>> {
         let read = Pin::new(&mut self.socket).poll_read(context, buffer);
-        self.see(read)
+        self.check_closed(read)
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for WatchedSocket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<Result<usize, Error>> {
         let written = Pin::new(&mut self.socket).poll_write(context, bytes);
-        self.see(written)
+        self.check_closed(written)
     }
 
     fn poll_write_vectored(
@@ -91,7 +91,7 @@ impl AsyncWrite for Watched {
         pieces: &[IoSlice<'_>],
     ) -> Poll<Result<usize, Error>> {
         let written = Pin::new(&mut self.socket).poll_write_vectored(context, pieces);
-        self.see(written)
+        self.check_closed(written)
     }
 
     fn is_write_vectored(&self) -> bool {

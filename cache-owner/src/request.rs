@@ -4,12 +4,12 @@
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode};
 use serde::Deserialize;
-use sszip_core::cache::chain::Sighting;
+use sszip_core::cache::chain::ShownBlock;
 use sszip_core::cache::class::Class;
-use sszip_core::cache::entry::about::MAX_METHOD;
-use sszip_core::cache::entry::about::{About as EntryAbout, Scope};
-use sszip_core::cache::freshness::IfFinal;
-use sszip_core::cache::owner::processes::Name;
+use sszip_core::cache::entry::store_attributes::MAX_METHOD;
+use sszip_core::cache::entry::store_attributes::{PurgeScope, StoreAttributes as EntryAbout};
+use sszip_core::cache::freshness::FinalUpgrade;
+use sszip_core::cache::owner::processes::ProcessName;
 use sszip_core::cache::{Key, Namespace};
 use sszip_core::status::Format;
 
@@ -34,39 +34,39 @@ pub enum Request {
         /// Key of the entry.
         key: Key,
         /// The lease to request if the entry is missing.
-        lease: Option<Wanted>,
+        lease: Option<LeaseRequest>,
     },
     /// Look up several entries, whose [`keys`] are in the body.
     LookUps,
     /// Store the entry in the body.
-    Put(Put),
+    Put(PutRequest),
     /// Release a lease.
-    GiveBack {
+    ReleaseLease {
         /// Key of the lease.
         key: Key,
         /// Holder of the lease.
-        process: Name,
+        process: ProcessName,
     },
     /// Purge entries; the body has the [`scope`].
     Purge,
     /// Record that a block was shown to a client.
-    Shows {
+    ShowBlock {
         /// Namespace of the block's chain.
         namespace: Namespace,
         /// The shown block.
-        sighting: Sighting,
+        sighting: ShownBlock,
     },
     /// Acknowledge purges up to the [`generation`] in the body.
-    Acknowledge(Name),
+    Acknowledge(ProcessName),
     /// Open the event stream.
-    Events(Name),
+    Events(ProcessName),
     /// Query the status of the owner.
     Status(Format),
 }
 
 /// The head of a request to store an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Put {
+pub struct PutRequest {
     /// Key of the entry.
     pub key: Key,
     /// Attributes of the entry.
@@ -74,16 +74,16 @@ pub struct Put {
     /// Remaining lifetime in milliseconds.
     pub fresh: u64,
     /// Process that stores the entry.
-    pub process: Option<Name>,
+    pub process: Option<ProcessName>,
     /// Conditions under which the entry is final.
-    pub if_final: Option<IfFinal>,
+    pub if_final: Option<FinalUpgrade>,
 }
 
 /// A request for a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct LeaseRequest {
     /// The process that requests it.
-    pub process: Name,
+    pub process: ProcessName,
     /// Duration in milliseconds.
     pub time: u64,
     /// Maximum wait for the end of another process's lease, in milliseconds.
@@ -92,7 +92,7 @@ pub struct Wanted {
 
 /// The chain whose state the response must report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct About {
+pub struct ChainQuery {
     /// Namespace of the chain.
     pub namespace: Namespace,
     /// Number of the state that the client knows.
@@ -121,7 +121,7 @@ impl Problem {
     }
 }
 
-fn bad(detail: impl Into<String>) -> Problem {
+fn bad_request(detail: impl Into<String>) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, detail)
 }
 
@@ -129,7 +129,7 @@ fn bad(detail: impl Into<String>) -> Problem {
 ///
 /// # Errors
 /// [`Problem`].
-pub fn read(head: &Parts) -> Result<Request, Problem> {
+pub fn decode_head(head: &Parts) -> Result<Request, Problem> {
     let query = Query::read(head.uri.query())?;
     let nowhere = |detail| Problem::new(StatusCode::NOT_FOUND, detail);
     let path = head.uri.path();
@@ -168,35 +168,38 @@ pub fn read(head: &Parts) -> Result<Request, Problem> {
         "entries" => {
             let (time, wait) = (query.number("for")?, query.number("wait")?);
             let lease = match query.name("lease")? {
-                Some(process) => Some(Wanted {
+                Some(process) => Some(LeaseRequest {
                     process,
                     time: time.unwrap_or(LEASE).clamp(1, LONGEST_LEASE),
                     wait: wait.unwrap_or(0).min(LONGEST_WAIT),
                 }),
                 None if time.is_some() => {
-                    return Err(bad("for= is how long a lease=PROCESS lasts"))
+                    return Err(bad_request("for= is how long a lease=PROCESS lasts"))
                 }
                 None if wait.is_some() => {
-                    return Err(bad("wait= is how long a lease=PROCESS is waited for"))
+                    return Err(bad_request(
+                        "wait= is how long a lease=PROCESS is waited for",
+                    ))
                 }
                 None => None,
             };
             Request::LookUp { key: key()?, lease }
         }
-        "leases" => Request::GiveBack {
+        "leases" => Request::ReleaseLease {
             key: key()?,
             process: query.process()?,
         },
         "acknowledgements" => Request::Acknowledge(query.process()?),
         "events" => Request::Events(query.process()?),
-        "heads" => Request::Shows {
+        "heads" => Request::ShowBlock {
             namespace: namespace(query.get("namespace").unwrap_or_default())?,
-            sighting: Sighting {
-                height: (query.number("height")?).ok_or_else(|| bad("height= is missing"))?,
+            sighting: ShownBlock {
+                height: (query.number("height")?)
+                    .ok_or_else(|| bad_request("height= is missing"))?,
                 is_block: match query.get("shown") {
                     Some("block") => true,
                     Some("part") => false,
-                    _ => return Err(bad("shown= is block or part")),
+                    _ => return Err(bad_request("shown= is block or part")),
                 },
             },
         },
@@ -205,7 +208,8 @@ pub fn read(head: &Parts) -> Result<Request, Problem> {
         _ => Request::Status(match query.get("format") {
             // the format that processes query
             None => Format::Json,
-            Some(_) => Format::of(head.uri.query().unwrap_or_default().as_bytes()).map_err(bad)?,
+            Some(_) => Format::from_query(head.uri.query().unwrap_or_default().as_bytes())
+                .map_err(bad_request)?,
         }),
     })
 }
@@ -214,40 +218,42 @@ pub fn read(head: &Parts) -> Result<Request, Problem> {
 ///
 /// # Errors
 /// [`Problem`].
-pub fn about(fields: &HeaderMap) -> Result<Option<About>, Problem> {
+pub fn chain_query(fields: &HeaderMap) -> Result<Option<ChainQuery>, Problem> {
     let known = number(fields, "sszip-chain-known")?;
     match text(fields, "sszip-namespace")?
         .map(namespace)
         .transpose()?
     {
-        Some(namespace) => Ok(Some(About { namespace, known })),
-        None if known.is_some() => Err(bad("sszip-chain-known is of an sszip-namespace")),
+        Some(namespace) => Ok(Some(ChainQuery { namespace, known })),
+        None if known.is_some() => Err(bad_request("sszip-chain-known is of an sszip-namespace")),
         None => Ok(None),
     }
 }
 
 fn put(key: Key, fields: &HeaderMap) -> Result<Request, Problem> {
-    let class = text(fields, "sszip-class")?.ok_or_else(|| bad("a PUT needs sszip-class"))?;
+    let class =
+        text(fields, "sszip-class")?.ok_or_else(|| bad_request("a PUT needs sszip-class"))?;
     // entries of class `nothing` are never stored
     let is_kept = |class: &Class| *class != Class::Nothing;
-    let named = Class::named(class.as_bytes()).filter(is_kept);
+    let named = Class::from_name(class.as_bytes()).filter(is_kept);
     let class = named.ok_or_else(|| {
         let classes = Class::ALL.iter().copied().filter(is_kept);
         let names: Vec<_> = classes.map(Class::name).collect();
-        bad(format!(
+        bad_request(format!(
             "sszip-class: {class} is none of {}",
             names.join(" ")
         ))
     })?;
     let namespace = text(fields, "sszip-namespace")?
-        .ok_or_else(|| bad("a PUT needs sszip-namespace"))
+        .ok_or_else(|| bad_request("a PUT needs sszip-namespace"))
         .and_then(namespace)?;
     let method = text(fields, "sszip-method")?
         .map(|name| method_name(name.to_owned()))
         .transpose()?;
     let process = text(fields, "sszip-process")?.map(process).transpose()?;
-    let needed = |name| number(fields, name)?.ok_or_else(|| bad(format!("a PUT needs {name}")));
-    Ok(Request::Put(Put {
+    let needed =
+        |name| number(fields, name)?.ok_or_else(|| bad_request(format!("a PUT needs {name}")));
+    Ok(Request::Put(PutRequest {
         key,
         about: EntryAbout {
             class,
@@ -264,17 +270,17 @@ fn put(key: Key, fields: &HeaderMap) -> Result<Request, Problem> {
     }))
 }
 
-fn if_final(text: &str) -> Result<IfFinal, Problem> {
+fn if_final(text: &str) -> Result<FinalUpgrade, Problem> {
     let mut words = text.split(' ');
     let mut word = || words.next().unwrap_or_default();
     let (transaction, last, valid) = (lower_hex(word()), decimal(word()), decimal(word()));
     match (transaction, last, valid, words.next()) {
-        (Some(transaction), Some(last), Some(valid), None) => Ok(IfFinal {
+        (Some(transaction), Some(last), Some(valid), None) => Ok(FinalUpgrade {
             transaction,
             last,
             valid,
         }),
-        _ => Err(bad(
+        _ => Err(bad_request(
             "sszip-if-final: a transaction's hash (64 lower-case hex digits), a block and milliseconds",
         )),
     }
@@ -285,7 +291,7 @@ fn if_final(text: &str) -> Result<IfFinal, Problem> {
 /// # Errors
 /// [`Problem`].
 pub fn keys(body: &[u8]) -> Result<Vec<Key>, Problem> {
-    let text = std::str::from_utf8(body).map_err(|_| bad("keys are hex digits"))?;
+    let text = std::str::from_utf8(body).map_err(|_| bad_request("keys are hex digits"))?;
     let keys: Vec<Key> = text
         .lines()
         .take(MOST_KEYS + 1)
@@ -293,7 +299,7 @@ pub fn keys(body: &[u8]) -> Result<Vec<Key>, Problem> {
         .collect::<Result<_, _>>()?;
     match keys.len() {
         1..=MOST_KEYS => Ok(keys),
-        _ => Err(bad(format!("1 to {MOST_KEYS} keys at a time"))),
+        _ => Err(bad_request(format!("1 to {MOST_KEYS} keys at a time"))),
     }
 }
 
@@ -306,7 +312,7 @@ pub fn generation(body: &[u8]) -> Result<u64, Problem> {
         .ok()
         .map(|text| text.trim_ascii_end())
         .and_then(decimal)
-        .ok_or_else(|| bad("the body is to be a generation, in decimal digits"))
+        .ok_or_else(|| bad_request("the body is to be a generation, in decimal digits"))
 }
 
 #[derive(Deserialize)]
@@ -331,7 +337,7 @@ pub fn suspends(body: &[u8]) -> Option<Namespace> {
 ///
 /// # Errors
 /// [`Problem`].
-pub fn scope(body: &[u8]) -> Result<Scope, Problem> {
+pub fn scope(body: &[u8]) -> Result<PurgeScope, Problem> {
     let PurgeObject {
         everything,
         namespace: within,
@@ -339,24 +345,27 @@ pub fn scope(body: &[u8]) -> Result<Scope, Problem> {
         blocks,
         key: one,
         wrong_chain,
-    } = serde_json::from_slice(body).map_err(|error| bad(format!("not a purge: {error}")))?;
+    } = serde_json::from_slice(body)
+        .map_err(|error| bad_request(format!("not a purge: {error}")))?;
     let within = within.or(wrong_chain);
     let within = within.as_deref().map(namespace).transpose()?;
     match (everything, within, method, blocks, one) {
-        (Some(true), None, None, None, None) => Ok(Scope::Everything),
-        (None, Some(namespace), None, None, None) => Ok(Scope::Namespace(namespace)),
-        (None, namespace, Some(method), None, None) => Ok(Scope::Method {
+        (Some(true), None, None, None, None) => Ok(PurgeScope::Everything),
+        (None, Some(namespace), None, None, None) => Ok(PurgeScope::Namespace(namespace)),
+        (None, namespace, Some(method), None, None) => Ok(PurgeScope::Method {
             namespace,
             method: method_name(method)?,
         }),
-        (None, Some(namespace), None, Some((from, to)), None) if from <= to => Ok(Scope::Blocks {
-            namespace,
-            from,
-            to,
-        }),
-        (None, None, None, Some(_), None) => Err(bad("blocks are those of a namespace")),
-        (None, None, None, None, Some(text)) => key(&text).map(Scope::Key),
-        _ => Err(bad(
+        (None, Some(namespace), None, Some((from, to)), None) if from <= to => {
+            Ok(PurgeScope::Blocks {
+                namespace,
+                from,
+                to,
+            })
+        }
+        (None, None, None, Some(_), None) => Err(bad_request("blocks are those of a namespace")),
+        (None, None, None, None, Some(text)) => key(&text).map(PurgeScope::Key),
+        _ => Err(bad_request(
             "a purge is of everything (true), a namespace, a method (perhaps of a namespace), \
              blocks of a namespace (from and to) or a key",
         )),
@@ -366,7 +375,7 @@ pub fn scope(body: &[u8]) -> Result<Scope, Problem> {
 fn method_name(name: String) -> Result<Box<str>, Problem> {
     match name.len() {
         1..=MAX_METHOD => Ok(name.into()),
-        _ => Err(bad(format!("a method has 1 to {MAX_METHOD} bytes"))),
+        _ => Err(bad_request(format!("a method has 1 to {MAX_METHOD} bytes"))),
     }
 }
 
@@ -378,16 +387,17 @@ fn lower_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
 }
 
 fn key(text: &str) -> Result<Key, Problem> {
-    lower_hex(text).ok_or_else(|| bad("a key is 64 lower-case hex digits"))
+    lower_hex(text).ok_or_else(|| bad_request("a key is 64 lower-case hex digits"))
 }
 
 fn namespace(text: &str) -> Result<Namespace, Problem> {
-    lower_hex(text).ok_or_else(|| bad("a namespace is 32 lower-case hex digits"))
+    lower_hex(text).ok_or_else(|| bad_request("a namespace is 32 lower-case hex digits"))
 }
 
-fn process(text: &str) -> Result<Name, Problem> {
-    Name::new(text)
-        .ok_or_else(|| bad("a process is 1 to 64 letters, digits, dashes, dots and underscores"))
+fn process(text: &str) -> Result<ProcessName, Problem> {
+    ProcessName::new(text).ok_or_else(|| {
+        bad_request("a process is 1 to 64 letters, digits, dashes, dots and underscores")
+    })
 }
 
 /// Parses digits only: `parse` accepts a sign.
@@ -403,14 +413,14 @@ fn text<'a>(fields: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>
         (Some(value), None) => value
             .to_str()
             .map(Some)
-            .map_err(|_| bad(format!("{name} is not text"))),
-        _ => Err(bad(format!("{name} is there more than once"))),
+            .map_err(|_| bad_request(format!("{name} is not text"))),
+        _ => Err(bad_request(format!("{name} is there more than once"))),
     }
 }
 
 fn number(fields: &HeaderMap, name: &'static str) -> Result<Option<u64>, Problem> {
     text(fields, name)?
-        .map(|text| decimal(text).ok_or_else(|| bad(format!("{name} is not a number"))))
+        .map(|text| decimal(text).ok_or_else(|| bad_request(format!("{name} is not a number"))))
         .transpose()
 }
 
@@ -426,7 +436,7 @@ impl<'a> Query<'a> {
             }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             if all.iter().any(|(other, _)| *other == name) {
-                return Err(bad(format!("{name}= is there more than once")));
+                return Err(bad_request(format!("{name}= is there more than once")));
             }
             all.push((name, value));
         }
@@ -435,7 +445,7 @@ impl<'a> Query<'a> {
 
     fn allows(&self, names: &[&str]) -> Result<(), Problem> {
         match self.0.iter().find(|(name, _)| !names.contains(name)) {
-            Some((name, _)) => Err(bad(format!("{name}= means nothing here"))),
+            Some((name, _)) => Err(bad_request(format!("{name}= means nothing here"))),
             None => Ok(()),
         }
     }
@@ -449,16 +459,18 @@ impl<'a> Query<'a> {
 
     fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
         self.get(name)
-            .map(|text| decimal(text).ok_or_else(|| bad(format!("{name}= is not a number"))))
+            .map(|text| {
+                decimal(text).ok_or_else(|| bad_request(format!("{name}= is not a number")))
+            })
             .transpose()
     }
 
-    fn name(&self, name: &str) -> Result<Option<Name>, Problem> {
+    fn name(&self, name: &str) -> Result<Option<ProcessName>, Problem> {
         self.get(name).map(process).transpose()
     }
 
-    fn process(&self) -> Result<Name, Problem> {
+    fn process(&self) -> Result<ProcessName, Problem> {
         self.name("process")?
-            .ok_or_else(|| bad("process=PROCESS is missing"))
+            .ok_or_else(|| bad_request("process=PROCESS is missing"))
     }
 }

@@ -13,9 +13,9 @@ use tokio::sync::{watch, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::files::most_connections;
+use crate::file_limit::most_connections;
 use crate::log::{Level, Log};
-use crate::peer::{Peer, Watched};
+use crate::peer::{Peer, WatchedSocket};
 use crate::service::Service;
 
 /// Maximum number of connections. Further ones wait to be accepted.
@@ -75,7 +75,7 @@ pub async fn serve(
                 }
             },
             Some(_) = connections.join_next() => {}
-            () = stopped(&mut stop) => break,
+            () = wait_for_stop(&mut stop) => break,
         }
     }
     drop(listener);
@@ -94,7 +94,7 @@ async fn connection(
 ) {
     service.connections.fetch_add(1, Ordering::Relaxed);
     let peer = Arc::<Peer>::default();
-    let socket = Watched::new(socket, Arc::clone(&peer));
+    let socket = WatchedSocket::new(socket, Arc::clone(&peer));
     let answer = service_fn(|request| Arc::clone(&service).answer(Arc::clone(&peer), request));
     let connection = http1::Builder::new()
         .auto_date_header(false)
@@ -107,18 +107,18 @@ async fn connection(
     // an error is the client's: it has closed the connection, or does not send HTTP
     tokio::select! {
         _ = connection.as_mut() => {}
-        () = stopped(&mut stop) => {
+        () = wait_for_stop(&mut stop) => {
             connection.as_mut().graceful_shutdown();
             let _ = connection.await;
         }
     }
     if let Some((key, process)) = peer.unread() {
-        service.engine.give_back(&key, &process);
+        service.engine.release_lease(&key, &process);
     }
     service.connections.fetch_sub(1, Ordering::Relaxed);
 }
 
 /// Waits until `stop` is true, or its sender is dropped.
-pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
+pub(crate) async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
     drop(stop.wait_for(|stop| *stop).await);
 }

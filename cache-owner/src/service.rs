@@ -8,21 +8,21 @@ use hyper::body::Incoming;
 use hyper::header::EXPECT;
 use hyper::{Request as HttpRequest, Response, StatusCode};
 use sszip_core::cache::owner::leases::Lease;
-use sszip_core::cache::owner::state::Refused;
+use sszip_core::cache::owner::state::PutRejection;
 
-use crate::answer::{self, Answer};
-use crate::bodies::{Bodies, Limits};
 use crate::clock::now;
 use crate::engine::{Engine, Failure};
 use crate::events::EventStream;
 use crate::peer::Peer;
-use crate::request::{self, About, Problem, Request};
+use crate::request::{self, ChainQuery, Problem, Request};
+use crate::request_bodies::{BodyReader, Limits};
+use crate::response::{self, ResponseBody};
 
 /// The state that all connections share.
 pub struct Service {
     /// The engine that the requests call.
     pub engine: Arc<Engine>,
-    bodies: Bodies,
+    bodies: BodyReader,
     started: u64,
     /// Number of open connections.
     pub connections: AtomicUsize,
@@ -33,7 +33,7 @@ impl Service {
     pub fn new(engine: Arc<Engine>, limits: Limits) -> Self {
         Self {
             engine,
-            bodies: Bodies::new(limits),
+            bodies: BodyReader::new(limits),
             started: now().monotonic,
             connections: AtomicUsize::new(0),
         }
@@ -47,14 +47,14 @@ impl Service {
         self: Arc<Self>,
         peer: Arc<Peer>,
         request: HttpRequest<Incoming>,
-    ) -> Result<Response<Answer>, Infallible> {
-        peer.asks();
+    ) -> Result<Response<ResponseBody>, Infallible> {
+        peer.begin_request();
         let (head, mut body) = request.into_parts();
         // first: an entry may be newer than a purge that the response does not report, but never
         // older than a purge that it reports
         let generation = self.engine.generation();
-        let about = request::about(&head.headers);
-        let read = about.and_then(|about| Ok((request::read(&head)?, about)));
+        let about = request::chain_query(&head.headers);
+        let read = about.and_then(|about| Ok((request::decode_head(&head)?, about)));
         let (answer, about) = match read {
             Ok((request, about)) => (self.act(request, &peer, &mut body).await, Some(about)),
             Err(problem) => (Err(problem), None),
@@ -66,14 +66,15 @@ impl Service {
                 if !head.headers.contains_key(EXPECT) {
                     self.bodies.discard(&mut body).await;
                 }
-                answer::problem(&problem)
+                response::problem(&problem)
             }
         };
         // a request that was not understood gets no headers of an owner: the client may need
         // an owner of another version
         if let Some(about) = about {
-            let told = |about: About| (about, self.engine.owner.told(&about.namespace));
-            answer::say(answer.headers_mut(), generation, about.map(told));
+            let told =
+                |about: ChainQuery| (about, self.engine.owner.published_state(&about.namespace));
+            response::set_reply_headers(answer.headers_mut(), generation, about.map(told));
         }
         Ok(answer)
     }
@@ -83,48 +84,52 @@ impl Service {
         request: Request,
         peer: &Peer,
         body: &mut Incoming,
-    ) -> Result<Response<Answer>, Problem> {
+    ) -> Result<Response<ResponseBody>, Problem> {
         let engine = &self.engine;
         match request {
             Request::LookUp { key, lease } => {
-                let (generation, found) = engine.look_up(key, lease.as_ref()).await?;
+                let (generation, found) = engine.lookup(key, lease.as_ref()).await?;
                 let mut answer = match found {
-                    Ok(found) => answer::entry(found, now()),
+                    Ok(found) => response::entry(found, now()),
                     Err(granted) => {
                         if let (Some(Lease::Granted), Some(wanted)) = (granted, lease) {
                             peer.is_granted(key, wanted.process);
                         }
-                        answer::missing(granted)
+                        response::missing(granted)
                     }
                 };
-                answer::say_generation(answer.headers_mut(), generation);
+                response::set_generation_header(answer.headers_mut(), generation);
                 Ok(answer)
             }
             Request::LookUps => {
-                let body = self.bodies.whole(body, request::LONGEST_BODY).await?;
-                let found = engine.look_ups(request::keys(&body)?).await?;
-                Ok(answer::entries(found, now()))
+                let body = self.bodies.read_body(body, request::LONGEST_BODY).await?;
+                let found = engine.lookup_many(request::keys(&body)?).await?;
+                Ok(response::entries(found, now()))
             }
             Request::Put(put) => {
-                let body = match self.bodies.whole(body, self.bodies.limits.max_entry).await {
+                let body = match self
+                    .bodies
+                    .read_body(body, self.bodies.limits.max_entry)
+                    .await
+                {
                     Ok(body) => body,
                     Err(problem) => {
                         // the fetch has ended, even if its entry cannot be stored
                         if let Some(process) = &put.process {
-                            engine.give_back(&put.key, process);
+                            engine.release_lease(&put.key, process);
                         }
                         return Err(problem);
                     }
                 };
                 engine.put(put, body).await?.map_err(refused)?;
-                Ok(answer::empty(StatusCode::CREATED))
+                Ok(response::empty(StatusCode::CREATED))
             }
-            Request::GiveBack { key, process } => {
-                engine.give_back(&key, &process);
-                Ok(answer::empty(StatusCode::NO_CONTENT))
+            Request::ReleaseLease { key, process } => {
+                engine.release_lease(&key, &process);
+                Ok(response::empty(StatusCode::NO_CONTENT))
             }
             Request::Purge => {
-                let body = self.bodies.whole(body, request::LONGEST_BODY).await?;
+                let body = self.bodies.read_body(body, request::LONGEST_BODY).await?;
                 let scope = request::scope(&body)?;
                 let suspends = request::suspends(&body);
                 if let Some(namespace) = suspends {
@@ -136,32 +141,32 @@ impl Service {
                     engine.owner.resume(&scope);
                     engine.wake();
                 }
-                Ok(answer::purged(purged))
+                Ok(response::purged(purged))
             }
             Request::Acknowledge(process) => {
-                let body = self.bodies.whole(body, request::LONGEST_BODY).await?;
+                let body = self.bodies.read_body(body, request::LONGEST_BODY).await?;
                 let generation = request::generation(&body)?;
                 engine.acknowledge(&process, generation).map_err(|_| {
                     Problem::new(StatusCode::CONFLICT, "there was no such purge yet")
                 })?;
-                Ok(answer::empty(StatusCode::NO_CONTENT))
+                Ok(response::empty(StatusCode::NO_CONTENT))
             }
-            Request::Shows {
+            Request::ShowBlock {
                 namespace,
                 sighting,
             } => {
-                engine.shows(&namespace, sighting);
-                Ok(answer::empty(StatusCode::NO_CONTENT))
+                engine.record_shown_block(&namespace, sighting);
+                Ok(response::empty(StatusCode::NO_CONTENT))
             }
             Request::Events(process) => {
-                let (stream, waker) = engine.arrive(&process).map_err(|_| {
+                let (stream, waker) = engine.connect(&process).map_err(|_| {
                     Problem::new(
                         StatusCode::SERVICE_UNAVAILABLE,
                         "there are too many processes",
                     )
                 })?;
                 let stream = EventStream::new(Arc::clone(engine), stream, waker);
-                Ok(answer::events(stream))
+                Ok(response::events(stream))
             }
             Request::Status(format) => {
                 // values in memory: the status of an owner whose disk hangs is available
@@ -169,8 +174,8 @@ impl Service {
                 let uptime = now().monotonic.saturating_sub(self.started);
                 let connections = self.connections.load(Ordering::Relaxed);
                 let counts = (connections, engine.waits.count());
-                let status = answer::status(status, &engine.chains, uptime, counts);
-                Ok(answer::told(format, status))
+                let status = response::status(status, &engine.chains, uptime, counts);
+                Ok(response::status_response(format, status))
             }
         }
     }
@@ -186,20 +191,20 @@ impl From<Failure> for Problem {
     }
 }
 
-fn refused(why: Refused) -> Problem {
+fn refused(why: PutRejection) -> Problem {
     match why {
-        Refused::Purged => Problem::new(
+        PutRejection::Purged => Problem::new(
             StatusCode::CONFLICT,
             "what it belongs to was purged since that generation, or there was none such yet",
         ),
-        Refused::Replaced => Problem::new(
+        PutRejection::Replaced => Problem::new(
             StatusCode::CONFLICT,
             "there is a newer head, or what it depends on was replaced since that epoch",
         ),
-        Refused::TooLong => Problem::new(
+        PutRejection::TooLong => Problem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "too long for memory, and its class is not stored",
         ),
-        Refused::Off(text) => Problem::new(StatusCode::INSUFFICIENT_STORAGE, text),
+        PutRejection::Off(text) => Problem::new(StatusCode::INSUFFICIENT_STORAGE, text),
     }
 }

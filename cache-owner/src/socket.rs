@@ -32,7 +32,7 @@ impl Socket {
         let temporary = PathBuf::from(format!("{}.{}", path.display(), std::process::id()));
         remove(&temporary)?;
         let listener = bind_private(&temporary)?;
-        let placed = place(&temporary, path, user);
+        let placed = replace_socket(&temporary, path, user);
         if placed.is_err() {
             // the error of the rename is the one to report
             let _ = remove(&temporary);
@@ -65,12 +65,16 @@ fn bind_private(path: &Path) -> Result<UnixListener, io::Error> {
     Ok(UnixListener::from(socket))
 }
 
-fn place(from: &Path, to: &Path, user: Option<(u32, u32)>) -> Result<(u64, u64), io::Error> {
+fn replace_socket(
+    from: &Path,
+    to: &Path,
+    user: Option<(u32, u32)>,
+) -> Result<(u64, u64), io::Error> {
     if let Some((user, group)) = user {
         chown(from, Some(user), Some(group))?;
     }
     let file = identity(from)?;
-    refuse_other(to)?;
+    reject_other_file(to)?;
     std::fs::rename(from, to)?;
     Ok(file)
 }
@@ -81,7 +85,7 @@ fn identity(path: &Path) -> Result<(u64, u64), io::Error> {
 }
 
 fn remove(path: &Path) -> Result<(), io::Error> {
-    refuse_other(path)?;
+    reject_other_file(path)?;
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -89,7 +93,7 @@ fn remove(path: &Path) -> Result<(), io::Error> {
 }
 
 /// Rejects a path with a file that is no socket: an owner leaves only sockets behind.
-fn refuse_other(path: &Path) -> Result<(), io::Error> {
+fn reject_other_file(path: &Path) -> Result<(), io::Error> {
     match std::fs::symlink_metadata(path) {
         Ok(file) if !file.file_type().is_socket() => Err(io::Error::new(
             io::ErrorKind::AlreadyExists,

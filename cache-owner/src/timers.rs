@@ -12,15 +12,15 @@ use crate::log::{Level, Log};
 const TICK: u64 = 1_000;
 
 /// Interval between checks for log lines of the store.
-const LOOK: Duration = Duration::from_secs(1);
+const EVENT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval between attempts to write to a disk that was full or failed.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Minimum and maximum interval between removals of inactive entries, which otherwise is a
 /// sixteenth of the inactivity period. Milliseconds.
-const FORGET_OFTEN: u64 = 50;
-const FORGET_SELDOM: u64 = 60_000;
+const MIN_EXPIRY_INTERVAL: u64 = 50;
+const MAX_EXPIRY_INTERVAL: u64 = 60_000;
 
 impl Engine {
     /// Expires leases and completes purges. Never returns.
@@ -44,26 +44,27 @@ impl Engine {
         };
         let mut flushed_at = Instant::now();
         loop {
-            sleep(every.min(LOOK)).await;
+            sleep(every.min(EVENT_CHECK_INTERVAL)).await;
             // before a flush succeeds and clears the state
             tell();
             let is_off = self.owner.disk().status().off.is_some();
             if flushed_at.elapsed() >= if is_off { every.min(RETRY) } else { every } {
                 flushed_at = Instant::now();
                 // an event reports the cause, and the next flush tries again
-                drop(self.writing(|owner| owner.disk().flush()).await);
+                drop(self.run_write(|owner| owner.disk().flush()).await);
             }
             tell();
         }
     }
 
     /// Removes entries that no process has requested for `inactive` milliseconds. Never returns.
-    pub async fn run_forgetting(&self, inactive: u64) {
-        let every = Duration::from_millis((inactive / 16).clamp(FORGET_OFTEN, FORGET_SELDOM));
+    pub async fn run_expiry(&self, inactive: u64) {
+        let every =
+            Duration::from_millis((inactive / 16).clamp(MIN_EXPIRY_INTERVAL, MAX_EXPIRY_INTERVAL));
         loop {
             sleep(every).await;
             // it is tried again
-            drop(self.writing(|owner| owner.forget_inactive(now())).await);
+            drop(self.run_write(|owner| owner.expire_inactive(now())).await);
         }
     }
 }

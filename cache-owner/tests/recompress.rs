@@ -9,17 +9,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sszip_core::cache::entry::wire::{decode, Encoded};
-use sszip_core::cache::entry::{Entry, Envelope, Gate, Meta, Payload};
+use sszip_core::cache::entry::{CacheEntry, CompressionGate, EntryMeta, Envelope, Payload};
 use sszip_owner::config::Config;
 use sszip_owner::log::Log;
-use sszip_owner::open::store;
-use sszip_owner::run::{Running, State};
+use sszip_owner::open_store::store;
+use sszip_owner::owner_lifecycle::{RunningOwner, State};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
 struct Served {
     folder: tempfile::TempDir,
-    running: Running,
+    running: RunningOwner,
 }
 
 impl Served {
@@ -29,19 +29,19 @@ impl Served {
         Self { folder, running }
     }
 
-    fn run(folder: &Path, change: impl Fn(&mut Config)) -> Running {
-        let mut config = Config::of(folder.join("socket"), folder.join("store"));
+    fn run(folder: &Path, change: impl Fn(&mut Config)) -> RunningOwner {
+        let mut config = Config::with_paths(folder.join("socket"), folder.join("store"));
         config.max_size = 64 << 20;
         change(&mut config);
         let log: Log = Arc::new(|_, _| {});
         let open = store(&config.path, config.max_size, Arc::clone(&log));
-        let running = Running::start(config, open, log).unwrap();
+        let running = RunningOwner::start(config, open, log).unwrap();
         until(|| running.state() == State::Serving);
         running
     }
 
     fn restart(&mut self) {
-        assert!(self.running.join(LIMIT));
+        assert!(self.running.stop_within(LIMIT));
         self.running = Self::run(self.folder.path(), |_| {});
     }
 
@@ -120,13 +120,14 @@ fn text(n: u8, length: usize) -> Vec<u8> {
 }
 
 fn entry(n: u8, length: usize) -> Vec<u8> {
-    let gate = Gate {
+    let gate = CompressionGate {
         min_length: 0,
         level: 1,
     };
     let text = text(n, length);
-    let entry = Entry::code(Envelope::none(), &text, gate, Meta::default()).unwrap();
-    let encoded = Encoded::of(&entry).unwrap();
+    let entry =
+        CacheEntry::compress_payload(Envelope::none(), &text, gate, EntryMeta::default()).unwrap();
+    let encoded = Encoded::from_entry(&entry).unwrap();
     [&encoded.head[..], &encoded.payload].concat()
 }
 
@@ -163,7 +164,7 @@ fn stored_entry_is_recompressed_once_and_stays_so_after_a_restart() {
     // it was requested once, and the end of an owner stores such entries
     assert_eq!(owner.get(2).unwrap(), entry(2, 200_000));
     assert_eq!(owner.status("recompressed.entries"), 0);
-    assert!(owner.running.join(LIMIT));
+    assert!(owner.running.stop_within(LIMIT));
 }
 
 #[test]
@@ -184,7 +185,7 @@ fn recompression_thread_has_the_lowest_priority() {
         !nice.is_empty() && nice.iter().all(|nice| *nice == 19)
     };
     until(nice_of_coder);
-    assert!(owner.running.join(LIMIT));
+    assert!(owner.running.stop_within(LIMIT));
 }
 
 #[test]
@@ -212,7 +213,7 @@ fn entry_purged_during_its_recompression_is_not_found() {
         assert!(owner.get(n).is_none(), "{n} after a restart");
     }
     assert!(owner.get(20).is_some());
-    assert!(owner.running.join(LIMIT));
+    assert!(owner.running.stop_within(LIMIT));
 }
 
 #[test]
@@ -226,7 +227,7 @@ fn entries_are_stored_under_load_recompressed_or_not() {
     let smaller = |n: &u8| owner.get(*n).unwrap().len() < entry(*n, 60_000).len();
     assert_eq!((0..100).filter(smaller).count() as u64, recompressed);
     assert!(recompressed > 0);
-    assert!(owner.running.join(LIMIT));
+    assert!(owner.running.stop_within(LIMIT));
 }
 
 #[test]
@@ -241,7 +242,7 @@ fn stop_during_recompression_stores_the_waiting_entries() {
         for n in 0..4 {
             assert_eq!(plain(&owner.get(n).unwrap()), text(n, 4_000_000));
         }
-        assert!(owner.running.join(LIMIT));
+        assert!(owner.running.stop_within(LIMIT));
     }
 }
 
@@ -252,7 +253,7 @@ fn entry_is_stored_unchanged_without_recompression() {
     until(|| owner.status("stores.done") == 1);
     assert_eq!(owner.get(1).unwrap(), entry(1, 50_000));
     assert_eq!(owner.status("recompressed.entries"), 0);
-    assert!(owner.running.join(LIMIT));
+    assert!(owner.running.stop_within(LIMIT));
 }
 
 #[test]
@@ -281,7 +282,7 @@ fn requested_entry_stays_and_inactive_entry_leaves() -> bool {
         std::thread::sleep(Duration::from_millis(1_500));
         let found = owner.get(1);
         if requested_at.elapsed() >= Duration::from_millis(3_900) {
-            assert!(owner.running.join(LIMIT));
+            assert!(owner.running.stop_within(LIMIT));
             return false;
         }
         found.unwrap();
@@ -295,6 +296,6 @@ fn requested_entry_stays_and_inactive_entry_leaves() -> bool {
     owner.restart();
     assert_eq!(owner.get(1).unwrap(), entry(1, 50_000));
     assert!(owner.get(2).is_none());
-    assert!(owner.running.join(LIMIT));
+    assert!(owner.running.stop_within(LIMIT));
     true
 }

@@ -8,13 +8,15 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use sszip_core::cache::entry::about::{About, Scope};
-use sszip_core::cache::owner::disk::{Body, Disk, Header, Status, StoreError, Stored, Waits};
-use sszip_core::cache::owner::tracker::{Identity, Mark, Record};
-use sszip_core::cache::owner::Now;
+use sszip_core::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
+use sszip_core::cache::owner::disk::{
+    DiskEntry, EntryBytes, OwnerStore, RecordHeader, StoreError, StoreStatus, WouldBlock,
+};
+use sszip_core::cache::owner::tracker::{ChainIdentity, ChainRecord, FinalityMark};
+use sszip_core::cache::owner::CallTime;
 use sszip_core::cache::{Key, Namespace};
 use sszip_owner::config::Config;
-use sszip_owner::run::{Running, State};
+use sszip_owner::owner_lifecycle::{RunningOwner, State};
 
 /// A gate that blocks reads and writes until it is opened.
 #[derive(Default)]
@@ -37,16 +39,16 @@ impl Gate {
 
 struct Slow(Arc<Gate>);
 
-impl Disk for Slow {
+impl OwnerStore for Slow {
     fn generation(&self) -> u64 {
         5
     }
 
-    fn get(&self, _: &Key, now: Now) -> Option<Stored> {
+    fn get(&self, _: &Key, now: CallTime) -> Option<DiskEntry> {
         self.0.pass();
-        Some(Stored {
-            header: Header {
-                about: About {
+        Some(DiskEntry {
+            header: RecordHeader {
+                about: StoreAttributes {
                     class: sszip_core::cache::class::Class::Immutable,
                     namespace: [0; 16],
                     method: None,
@@ -58,14 +60,14 @@ impl Disk for Slow {
                 stored_at: now.unix,
                 expires_at: now.unix + 60_000,
             },
-            body: Body::Lent(Arc::new(b"from the disk")),
+            body: EntryBytes::Pinned(Arc::new(b"from the disk")),
             is_old: false,
         })
     }
 
-    fn get_ready(&self, key: &Key, _: Now) -> Result<Option<Stored>, Waits> {
+    fn get_ready(&self, key: &Key, _: CallTime) -> Result<Option<DiskEntry>, WouldBlock> {
         match self.may_have(key) {
-            true => Err(Waits),
+            true => Err(WouldBlock),
             false => Ok(None),
         }
     }
@@ -74,33 +76,33 @@ impl Disk for Slow {
         key[0] == 0xdd
     }
 
-    fn put(&self, _: &Key, _: &Header, _: &[u8]) -> Result<(), StoreError> {
+    fn put(&self, _: &Key, _: &RecordHeader, _: &[u8]) -> Result<(), StoreError> {
         self.0.pass();
         Ok(())
     }
 
-    fn purge(&self, _: &Scope) -> Result<u64, StoreError> {
+    fn purge(&self, _: &PurgeScope) -> Result<u64, StoreError> {
         self.0.pass();
         Ok(6)
     }
 
-    fn chain(&self, _: &Namespace) -> Result<Record, StoreError> {
-        Ok(Record::default())
+    fn chain(&self, _: &Namespace) -> Result<ChainRecord, StoreError> {
+        Ok(ChainRecord::default())
     }
 
-    fn keep_identity(&self, _: &Namespace, _: &Identity) -> Result<(), StoreError> {
+    fn record_identity(&self, _: &Namespace, _: &ChainIdentity) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn keep_mark(&self, _: &Namespace, _: Option<&Mark>) -> Result<(), StoreError> {
+    fn record_mark(&self, _: &Namespace, _: Option<&FinalityMark>) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn refuses(&self, _: &Key, _: &About) -> bool {
+    fn is_purged(&self, _: &Key, _: &StoreAttributes) -> bool {
         false
     }
 
-    fn admits(&self, _: &Key, _: Now) -> bool {
+    fn record_fill(&self, _: &Key, _: CallTime) -> bool {
         true
     }
 
@@ -108,14 +110,14 @@ impl Disk for Slow {
         Ok(())
     }
 
-    fn forget(&self, _: u64, _: u64, _: Now) {}
+    fn drop_older_than(&self, _: u64, _: u64, _: CallTime) {}
 
     fn next_event(&self) -> Option<String> {
         None
     }
 
-    fn status(&self) -> Status {
-        Status::default()
+    fn status(&self) -> StoreStatus {
+        StoreStatus::default()
     }
 }
 
@@ -162,9 +164,9 @@ fn requests_that_need_no_disk_are_served_while_it_hangs() {
     let config = Config {
         memory: 1 << 20,
         max_entry: 1 << 20,
-        ..Config::of(socket.clone(), folder.path().join("store"))
+        ..Config::with_paths(socket.clone(), folder.path().join("store"))
     };
-    let mut owner = Running::start(
+    let mut owner = RunningOwner::start(
         config,
         Box::new(move |_| Ok(Box::new(Slow(Arc::clone(&disk))))),
         Arc::new(|_, _| {}),
@@ -213,5 +215,5 @@ fn requests_that_need_no_disk_are_served_while_it_hangs() {
     for purge in &purges {
         assert!(answer(purge).starts_with("HTTP/1.1 200 "));
     }
-    assert!(owner.join(Duration::from_secs(30)));
+    assert!(owner.stop_within(Duration::from_secs(30)));
 }

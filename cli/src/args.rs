@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use sszip_core::ssz::{Fork, Form, Preset};
+use sszip_core::ssz::{Fork, InputForm, Preset};
 
 /// Converts the JSON of Ethereum APIs to SSZ and back, checks SSZ, and computes its root. Exits
 /// with 1 if the data is invalid, with 2 if the usage is.
@@ -21,7 +21,7 @@ pub enum Command {
     /// Convert JSON to SSZ: a value, or an API's response with one
     Json2ssz {
         #[command(flatten)]
-        what: What,
+        what: TypeArguments,
         #[command(flatten)]
         files: Files,
         /// Whether the input is the value itself, or a response with it
@@ -31,7 +31,7 @@ pub enum Command {
     /// Convert SSZ to JSON
     Ssz2json {
         #[command(flatten)]
-        what: What,
+        what: TypeArguments,
         #[command(flatten)]
         files: Files,
         /// Only this part of the value: message.body.attestations[3].data
@@ -48,14 +48,14 @@ pub enum Command {
     /// Check that SSZ is a valid value of its type
     Check {
         #[command(flatten)]
-        what: What,
+        what: TypeArguments,
         #[command(flatten)]
         input: InputFile,
     },
     /// Print the root (hash_tree_root) of SSZ
     Root {
         #[command(flatten)]
-        what: What,
+        what: TypeArguments,
         #[command(flatten)]
         input: InputFile,
         /// Only the root of this part of the value: message
@@ -78,7 +78,7 @@ pub enum Command {
 
 /// The type of the input.
 #[derive(Debug, Args)]
-pub struct What {
+pub struct TypeArguments {
     /// Name in the specs: SignedBeaconBlock, ExecutionWitness; or an expression of the
     /// specs: "List[Withdrawal, 16]"; or LightClientUpdates, the response of
     /// light_client/updates
@@ -96,7 +96,7 @@ pub struct What {
     pub limits: Vec<(String, u64)>,
     /// The network of LightClientUpdates
     #[arg(long, value_enum)]
-    pub network: Option<Network>,
+    pub network: Option<NetworkName>,
     /// The fork digest of a fork, for LightClientUpdates of another network:
     /// electra=0xad532ceb
     #[arg(long = "fork-digest", value_name = "FORK=DIGEST", value_parser = fork_digest)]
@@ -105,7 +105,7 @@ pub struct What {
 
 /// A network with known fork digests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Network {
+pub enum NetworkName {
     /// Ethereum mainnet, from altair to fulu with at most 21 blobs; later forks need
     /// --fork-digest
     Mainnet,
@@ -143,7 +143,7 @@ pub enum JsonForm {
     Answer,
 }
 
-impl From<JsonForm> for Form {
+impl From<JsonForm> for InputForm {
     fn from(form: JsonForm) -> Self {
         match form {
             JsonForm::Auto => Self::Either,

@@ -1,18 +1,23 @@
 //! Hints about an input that is not what the command expects.
 
 use serde_json::Value;
-use sszip_core::ssz::{check, version, Error, Fork, Form, Preset, Problem, ToSsz};
+use sszip_core::ssz::{check, version, Fork, InputForm, Preset, SszError, SszErrorKind, ToSsz};
 
-use crate::args::What;
+use crate::args::TypeArguments;
 use crate::input::Pieces;
 
 /// Maximum number of characters of a node's error message that are shown.
 const SHOWN: usize = 1000;
 
 /// The error message for an input that should be JSON.
-pub fn json(what: &What, form: Form, pieces: &mut Pieces, error: &Error) -> String {
-    let (json, is_whole) = pieces.kept();
-    if let Some(nature) = nature(json) {
+pub fn json(
+    what: &TypeArguments,
+    form: InputForm,
+    pieces: &mut Pieces,
+    error: &SszError,
+) -> String {
+    let (json, is_whole) = pieces.kept_prefix();
+    if let Some(nature) = describe_content(json) {
         return format!("{error}; it is {nature}");
     }
     if json.contains(&0) {
@@ -24,10 +29,10 @@ pub fn json(what: &What, form: Form, pieces: &mut Pieces, error: &Error) -> Stri
     if let Some(text) = node_error(json) {
         return format!("the node's answer is an error: {text}");
     }
-    if *error.problem() == Problem::NoValue {
+    if *error.problem() == SszErrorKind::NoValue {
         return match (what.fork, form) {
             (None, _) => format!("{error}; a value without its answer needs --fork"),
-            (_, Form::Either) => {
+            (_, InputForm::Either) => {
                 format!("{error}; if it is the value itself, --form value says so")
             }
             _ => error.to_string(),
@@ -35,23 +40,23 @@ pub fn json(what: &What, form: Form, pieces: &mut Pieces, error: &Error) -> Stri
     }
     if let (Some(fork), Ok(Some(version))) = (what.fork, version(json)) {
         let named = version.parse::<Fork>().ok();
-        if form != Form::Bare && named.is_some_and(|named| named != fork) {
+        if form != InputForm::Bare && named.is_some_and(|named| named != fork) {
             return format!("the answer's version is {version:?}, not {fork}");
         }
     }
     // older forks omit the fields that they do not have
     let read = |fork, preset| {
-        let (schema, ty) = what.of(fork, preset).ok()?;
+        let (schema, ty) = what.type_in(fork, preset).ok()?;
         let mut reader = ToSsz::new(&schema, ty, form);
         reader.push(json).ok()?;
         reader.end().ok()
     };
-    format!("{error}{}", others(what, read))
+    format!("{error}{}", other_matches(what, read))
 }
 
 /// The error message for an input that should be SSZ.
-pub fn ssz(what: &What, ssz: &[u8], error: &Error) -> String {
-    if let Some(nature) = nature(ssz) {
+pub fn ssz(what: &TypeArguments, ssz: &[u8], error: &SszError) -> String {
+    if let Some(nature) = describe_content(ssz) {
         return format!("{error}; it is {nature}");
     }
     let begin = &ssz[..ssz.len().min(64)];
@@ -62,19 +67,19 @@ pub fn ssz(what: &What, ssz: &[u8], error: &Error) -> String {
         return format!("{error}; it is JSON: json2ssz reads that");
     }
     let read = |fork, preset| {
-        let (schema, ty) = what.of(fork, preset).ok()?;
+        let (schema, ty) = what.type_in(fork, preset).ok()?;
         check(&schema, ty, ssz).ok()
     };
     // then the path is wrong
     if what.fork.and_then(|fork| read(fork, what.preset)).is_some() {
         return error.to_string();
     }
-    format!("{error}{}", others(what, read))
+    format!("{error}{}", other_matches(what, read))
 }
 
 /// The error message for an input that should be a JSON array, or `None` if there is no hint.
 pub fn no_array(json: &[u8]) -> Option<String> {
-    if let Some(nature) = nature(json) {
+    if let Some(nature) = describe_content(json) {
         return Some(format!("no array: it is {nature}"));
     }
     let text = node_error(json)?;
@@ -82,7 +87,7 @@ pub fn no_array(json: &[u8]) -> Option<String> {
 }
 
 /// Describes an input that is neither JSON nor SSZ.
-pub fn nature(bytes: &[u8]) -> Option<&'static str> {
+pub fn describe_content(bytes: &[u8]) -> Option<&'static str> {
     Some(match bytes {
         [] => "empty",
         [0x1f, 0x8b, ..] => "gzip: gunzip it first",
@@ -121,7 +126,10 @@ fn node_error(json: &[u8]) -> Option<String> {
 
 /// A hint with the forks, or else the presets, that have the input as a value: the newest one, and
 /// others with the same result.
-fn others<T: PartialEq>(what: &What, read: impl Fn(Fork, Preset) -> Option<T>) -> String {
+fn other_matches<T: PartialEq>(
+    what: &TypeArguments,
+    read: impl Fn(Fork, Preset) -> Option<T>,
+) -> String {
     let Some(named) = what.fork else {
         return String::new();
     };

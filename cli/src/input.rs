@@ -30,7 +30,7 @@ pub struct Pieces {
 
 impl Pieces {
     /// The pieces of a file, or of standard input if `path` is `-` or absent.
-    pub fn of(path: Option<&Path>) -> Result<Self, Failure> {
+    pub fn open(path: Option<&Path>) -> Result<Self, Failure> {
         let path = path.filter(|path| *path != Path::new("-"));
         let name = path.map_or("the input".into(), |path| path.display().to_string());
         let failed = |error: io::Error| Failure::Data(format!("{name}: {error}"));
@@ -80,14 +80,14 @@ impl Pieces {
         }
     }
 
-    /// Keeps the start of the input for [`kept`](Self::kept).
-    pub fn keep(mut self) -> Self {
+    /// Keeps the start of the input for [`kept_prefix`](Self::kept_prefix).
+    pub fn keep_prefix(mut self) -> Self {
         self.is_kept = true;
         self
     }
 
     /// The start of the input, and whether that is all of it. Reads on if needed.
-    pub fn kept(&mut self) -> (&[u8], bool) {
+    pub fn kept_prefix(&mut self) -> (&[u8], bool) {
         while self.read <= KEPT as u64 {
             match self.next() {
                 Ok(Some(_)) => {}
@@ -111,7 +111,7 @@ impl Pieces {
 
 /// Reads the whole input.
 pub fn whole(path: Option<&Path>) -> Result<Vec<u8>, Failure> {
-    let mut pieces = Pieces::of(path)?;
+    let mut pieces = Pieces::open(path)?;
     let mut all = Vec::new();
     while let Some(piece) = pieces.next()? {
         all.extend_from_slice(piece);

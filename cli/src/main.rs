@@ -1,19 +1,19 @@
 //! `sszip`: SSZ and JSON on the command line.
 
 mod args;
-mod closed;
 mod explain;
 mod input;
 mod output;
+mod resolve_type;
+mod stdout_state;
 mod to_ssz;
 mod types;
 mod updates;
-mod what;
 
 use std::process::ExitCode;
 
 use clap::Parser;
-use sszip_core::ssz::{check, hash_tree_root, select, Error, Fork, ToJson};
+use sszip_core::ssz::{check, hash_tree_root, select, Fork, SszError, ToJson};
 
 use crate::args::{Arguments, Command};
 use crate::input::{Pieces, PIECE};
@@ -47,8 +47,8 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Json2ssz { what, files, form } => {
-            let pieces = Pieces::of(files.input.as_deref())?.keep();
-            let ssz = match updates::are_meant(&what)? {
+            let pieces = Pieces::open(files.input.as_deref())?.keep_prefix();
+            let ssz = match updates::is_updates_type(&what)? {
                 true => updates::to_ssz(&what, pieces)?,
                 false => to_ssz::to_ssz(&what, pieces, form.into())?,
             };
@@ -64,7 +64,7 @@ fn run(command: Command) -> Result<(), Failure> {
             rlp_keys,
         } => {
             let path = path.as_deref().unwrap_or("");
-            if updates::are_meant(&what)? {
+            if updates::is_updates_type(&what)? {
                 let octets = input::whole(files.input.as_deref())?;
                 let output = || Output::to(files.output.as_deref());
                 return updates::to_json(&what, &octets, path, output);
@@ -74,7 +74,7 @@ fn run(command: Command) -> Result<(), Failure> {
                 return Err(Failure::Usage("--envelope needs --fork".into()));
             }
             let ssz = input::whole(files.input.as_deref())?;
-            let wrong = |error: Error| Failure::Data(explain::ssz(&what, &ssz, &error));
+            let wrong = |error: SszError| Failure::Data(explain::ssz(&what, &ssz, &error));
             let (ty, range) = select(&schema, ty, &ssz, path).map_err(wrong)?;
             let mut json = ToJson::new(&schema, ty, &ssz[range]).map_err(wrong)?;
             if rlp_keys {
@@ -97,7 +97,7 @@ fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Check { what, input } => {
             let input = input.input.as_deref();
-            if updates::are_meant(&what)? {
+            if updates::is_updates_type(&what)? {
                 return updates::check_all(&what, &input::whole(input)?);
             }
             let (schema, ty, _) = what.resolve()?;
@@ -112,12 +112,12 @@ fn run(command: Command) -> Result<(), Failure> {
         } => {
             let path = path.as_deref().unwrap_or("");
             let input = input.input.as_deref();
-            let root = if updates::are_meant(&what)? {
+            let root = if updates::is_updates_type(&what)? {
                 updates::root(&what, path, || input::whole(input))?
             } else {
                 let (schema, ty, _) = what.resolve()?;
                 let ssz = input::whole(input)?;
-                let wrong = |error: Error| Failure::Data(explain::ssz(&what, &ssz, &error));
+                let wrong = |error: SszError| Failure::Data(explain::ssz(&what, &ssz, &error));
                 let (ty, range) = select(&schema, ty, &ssz, path).map_err(wrong)?;
                 hash_tree_root(&schema, ty, &ssz[range]).map_err(wrong)?
             };

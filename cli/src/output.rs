@@ -7,17 +7,17 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::{closed, Failure};
+use crate::{stdout_state, Failure};
 
 /// The output of a command.
 pub struct Output {
     to: BufWriter<Box<dyn Write>>,
     name: String,
-    beside: Option<Beside>,
+    beside: Option<TemporaryFile>,
 }
 
 /// A file that will replace another one. It is removed if it does not.
-struct Beside {
+struct TemporaryFile {
     file: File,
     path: PathBuf,
     place: PathBuf,
@@ -27,7 +27,7 @@ impl Output {
     /// The output to a file, or to standard output if `path` is `-` or absent.
     pub fn to(path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
-            if closed::was_stdout_closed() {
+            if stdout_state::was_stdout_closed() {
                 return Err(Failure::Data("the output: it is closed".into()));
             }
             return Ok(Self {
@@ -56,7 +56,7 @@ impl Output {
     pub fn end(mut self) -> Result<(), Failure> {
         let mut written = self.to.flush();
         if let Some(beside) = &self.beside {
-            written = written.and_then(|()| beside.take_place());
+            written = written.and_then(|()| beside.replace_target());
         }
         written.map_err(|error| self.failure(&error))
     }
@@ -69,7 +69,7 @@ impl Output {
     }
 }
 
-fn open(path: &Path) -> io::Result<(File, Option<Beside>)> {
+fn open(path: &Path) -> io::Result<(File, Option<TemporaryFile>)> {
     let place = match fs::metadata(path) {
         // a pipe or a device is written in place
         Ok(there) if !there.is_file() => {
@@ -80,12 +80,12 @@ fn open(path: &Path) -> io::Result<(File, Option<Beside>)> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => path.into(),
         Err(error) => return Err(error),
     };
-    let beside = Beside::of(place)?;
+    let beside = TemporaryFile::create_for(place)?;
     Ok((beside.file.try_clone()?, Some(beside)))
 }
 
-impl Beside {
-    fn of(place: PathBuf) -> io::Result<Self> {
+impl TemporaryFile {
+    fn create_for(place: PathBuf) -> io::Result<Self> {
         let Some(name) = place.file_name() else {
             return Err(io::ErrorKind::IsADirectory.into());
         };
@@ -107,7 +107,7 @@ impl Beside {
         }
     }
 
-    fn take_place(&self) -> io::Result<()> {
+    fn replace_target(&self) -> io::Result<()> {
         if let Ok(there) = fs::metadata(&self.place) {
             self.file.set_permissions(there.permissions())?;
         }
@@ -117,7 +117,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         // the path does not exist after the rename
         let _ = fs::remove_file(&self.path);

@@ -2,33 +2,35 @@
 
 use std::fmt;
 
-use sszip_core::ssz::{version, Error, Fork, Form, Preset, Problem, Schema, ToSsz, TypeId};
+use sszip_core::ssz::{
+    version, Fork, InputForm, Preset, Schema, SszError, SszErrorKind, ToSsz, TypeId,
+};
 
-use crate::args::What;
+use crate::args::TypeArguments;
 use crate::explain;
 use crate::input::Pieces;
 use crate::Failure;
 
 /// The reason why a conversion fails.
-pub enum No {
+pub enum ConversionError {
     /// The text is no value of the type.
-    Value(Error),
+    Value(SszError),
     Failure(Failure),
 }
 
-impl From<Failure> for No {
+impl From<Failure> for ConversionError {
     fn from(failure: Failure) -> Self {
         Self::Failure(failure)
     }
 }
 
-impl From<Error> for No {
-    fn from(error: Error) -> Self {
+impl From<SszError> for ConversionError {
+    fn from(error: SszError) -> Self {
         Self::Value(error)
     }
 }
 
-impl fmt::Display for No {
+impl fmt::Display for ConversionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Value(error) => error.fmt(f),
@@ -39,35 +41,41 @@ impl fmt::Display for No {
 }
 
 /// Converts a value, or a response with a value.
-pub fn to_ssz(what: &What, mut pieces: Pieces, form: Form) -> Result<Vec<u8>, Failure> {
-    let is_known = what.fork.is_some() || Schema::is_of_every_fork(&what.name);
+pub fn to_ssz(
+    what: &TypeArguments,
+    mut pieces: Pieces,
+    form: InputForm,
+) -> Result<Vec<u8>, Failure> {
+    let is_known = what.fork.is_some() || Schema::is_fork_independent(&what.name);
     let read = match is_known {
         true => {
             let (schema, ty, fork) = what.resolve()?;
-            known(&schema, ty, fork, &mut pieces, form)
+            convert_with_schema(&schema, ty, fork, &mut pieces, form)
         }
         false if !what.limits.is_empty() => {
             return Err(Failure::Usage("--limit needs --fork".into()));
         }
-        false if form == Form::Bare => {
+        false if form == InputForm::Bare => {
             let why = "a value without its answer needs --fork";
             return Err(Failure::Usage(why.into()));
         }
-        false => by_version(what, &mut pieces),
+        false => convert_by_version(what, &mut pieces),
     };
     read.map_err(|no| match no {
-        No::Failure(failure) => failure,
-        No::Value(error) => Failure::Data(explain::json(what, form, &mut pieces, &error)),
+        ConversionError::Failure(failure) => failure,
+        ConversionError::Value(error) => {
+            Failure::Data(explain::json(what, form, &mut pieces, &error))
+        }
     })
 }
 
-fn known(
+fn convert_with_schema(
     schema: &Schema,
     ty: TypeId,
     fork: Option<Fork>,
     pieces: &mut Pieces,
-    form: Form,
-) -> Result<Vec<u8>, No> {
+    form: InputForm,
+) -> Result<Vec<u8>, ConversionError> {
     let mut reader = ToSsz::new(schema, ty, form);
     let mut read = Ok(());
     while let (Ok(()), Some(piece)) = (&read, pieces.next()?) {
@@ -86,8 +94,11 @@ fn known(
 /// Converts a value of the fork that the response names. A version before the value lets it be
 /// converted as it streams; Lodestar sends the version after it, and the text is buffered until
 /// then.
-fn by_version(what: &What, pieces: &mut Pieces) -> Result<Vec<u8>, No> {
-    let mut reader = ToSsz::by_version(what.preset, what.known()?);
+fn convert_by_version(
+    what: &TypeArguments,
+    pieces: &mut Pieces,
+) -> Result<Vec<u8>, ConversionError> {
+    let mut reader = ToSsz::by_version(what.preset, what.known_type_name()?);
     let mut held = Vec::new();
     while let Some(piece) = pieces.next()? {
         if reader.version().is_none() {
@@ -96,11 +107,11 @@ fn by_version(what: &What, pieces: &mut Pieces) -> Result<Vec<u8>, No> {
         match reader.push(piece) {
             Ok(()) if reader.version().is_some() => held = Vec::new(),
             Ok(()) => {}
-            Err(error) if *error.problem() == Problem::NoVersion => {
+            Err(error) if *error.problem() == SszErrorKind::NoVersion => {
                 while let Some(piece) = pieces.next()? {
                     held.extend_from_slice(piece);
                 }
-                return by_late_version(what.preset, &what.name, &held).map(|(_, ssz)| ssz);
+                return convert_by_late_version(what.preset, &what.name, &held).map(|(_, ssz)| ssz);
             }
             Err(error) => return Err(error.into()),
         }
@@ -109,8 +120,12 @@ fn by_version(what: &What, pieces: &mut Pieces) -> Result<Vec<u8>, No> {
 }
 
 /// Converts a value of the fork that the response names anywhere, and returns the fork too.
-pub fn by_late_version(preset: Preset, name: &str, json: &[u8]) -> Result<(Fork, Vec<u8>), No> {
-    let wrong = |why: String| No::from(Failure::Data(why));
+pub fn convert_by_late_version(
+    preset: Preset,
+    name: &str,
+    json: &[u8],
+) -> Result<(Fork, Vec<u8>), ConversionError> {
+    let wrong = |why: String| ConversionError::from(Failure::Data(why));
     let Some(version) = version(json)? else {
         let why = "the answer has no version: --fork is missing";
         return Err(wrong(why.into()));
@@ -118,11 +133,11 @@ pub fn by_late_version(preset: Preset, name: &str, json: &[u8]) -> Result<(Fork,
     let fork: Fork = version
         .parse()
         .map_err(|unknown| wrong(format!("the version {unknown}")))?;
-    let schema = Schema::of(fork, preset);
+    let schema = Schema::for_fork(fork, preset);
     let Some(ty) = schema.find(name) else {
         return Err(wrong(format!("{fork} has no {name}")));
     };
-    let mut reader = ToSsz::new(schema, ty, Form::Enveloped);
+    let mut reader = ToSsz::new(schema, ty, InputForm::Enveloped);
     reader.push(json)?;
     Ok((fork, reader.end()?))
 }

@@ -5,11 +5,11 @@ use std::fmt::Write;
 use sszip_core::ssz::schema::{Kind, Type};
 use sszip_core::ssz::{Fork, Preset, Schema};
 
-use crate::what::meant;
+use crate::resolve_type::suggest_type;
 
 /// Lists the types with their sizes, or the fields of one.
 pub fn list(fork: Fork, preset: Preset, name: Option<&str>) -> Result<String, String> {
-    let schema = Schema::of(fork, preset);
+    let schema = Schema::for_fork(fork, preset);
     let Some(name) = name else {
         let width = schema
             .named()
@@ -20,7 +20,7 @@ pub fn list(fork: Fork, preset: Preset, name: Option<&str>) -> Result<String, St
         return Ok(schema.named().map(line).collect());
     };
     let Some(ty) = schema.find(name) else {
-        let meant = meant(name, Some(fork), preset);
+        let meant = suggest_type(name, Some(fork), preset);
         return Err(format!("{fork} has no type {name}{meant}"));
     };
     let ty = schema.get(ty);

@@ -6,13 +6,15 @@
 use std::ops::Range;
 
 use serde_json::value::RawValue;
-use sszip_core::ssz::{check, hash_tree_root, select, Error, Fork, Preset, Schema, ToJson, TypeId};
+use sszip_core::ssz::{
+    check, hash_tree_root, select, Fork, Preset, Schema, SszError, ToJson, TypeId,
+};
 
-use crate::args::{Network, What};
+use crate::args::{NetworkName, TypeArguments};
 use crate::explain;
 use crate::input::{Pieces, PIECE};
 use crate::output::Output;
-use crate::to_ssz::by_late_version;
+use crate::to_ssz::convert_by_late_version;
 use crate::Failure;
 
 /// The name of the sequence on the command line.
@@ -41,9 +43,9 @@ const SLOTS_PER_EPOCH: u64 = 32;
 ///
 /// # Errors
 /// The other arguments do not fit the type.
-pub fn are_meant(what: &What) -> Result<bool, Failure> {
+pub fn is_updates_type(what: &TypeArguments) -> Result<bool, Failure> {
     if what.name == NAME {
-        return Digests::of(what).map(|_| true);
+        return DigestTable::from_arguments(what).map(|_| true);
     }
     match what.network.is_some() || !what.fork_digests.is_empty() {
         true => {
@@ -55,8 +57,8 @@ pub fn are_meant(what: &What) -> Result<bool, Failure> {
 }
 
 /// Converts JSON to octets.
-pub fn to_ssz(what: &What, mut pieces: Pieces) -> Result<Vec<u8>, Failure> {
-    let digests = Digests::of(what)?;
+pub fn to_ssz(what: &TypeArguments, mut pieces: Pieces) -> Result<Vec<u8>, Failure> {
+    let digests = DigestTable::from_arguments(what)?;
     let mut json = Vec::new();
     while let Some(piece) = pieces.next()? {
         json.extend_from_slice(piece);
@@ -73,10 +75,10 @@ pub fn to_ssz(what: &What, mut pieces: Pieces) -> Result<Vec<u8>, Failure> {
         let item = item.get().as_bytes();
         let begin = item.as_ptr() as usize - json.as_ptr() as usize;
         let wrong = |why: String| Failure::Data(format!("[{n}], from byte {begin} on: {why}"));
-        let read = by_late_version(what.preset, UPDATE, item);
+        let read = convert_by_late_version(what.preset, UPDATE, item);
         let (fork, update) = read.map_err(|no| wrong(no.to_string()))?;
         let digest = digests
-            .of_update(what.preset, fork, &update)
+            .digest_of_update(what.preset, fork, &update)
             .map_err(wrong)?;
         let len = (DIGEST + update.len()) as u64;
         octets.extend(len.to_le_bytes());
@@ -88,7 +90,7 @@ pub fn to_ssz(what: &What, mut pieces: Pieces) -> Result<Vec<u8>, Failure> {
 
 /// Converts octets to JSON: all updates, or a part.
 pub fn to_json(
-    what: &What,
+    what: &TypeArguments,
     octets: &[u8],
     path: &str,
     output: impl FnOnce() -> Result<Output, Failure>,
@@ -116,13 +118,13 @@ pub fn to_json(
 }
 
 /// Checks that octets are valid updates.
-pub fn check_all(what: &What, octets: &[u8]) -> Result<(), Failure> {
+pub fn check_all(what: &TypeArguments, octets: &[u8]) -> Result<(), Failure> {
     Update::all(what, octets).map(|_| ())
 }
 
 /// The root of a part: the sequence itself has none.
 pub fn root(
-    what: &What,
+    what: &TypeArguments,
     path: &str,
     octets: impl FnOnce() -> Result<Vec<u8>, Failure>,
 ) -> Result<[u8; 32], Failure> {
@@ -148,15 +150,15 @@ struct Update<'o> {
 }
 
 impl<'o> Update<'o> {
-    fn all(what: &What, octets: &'o [u8]) -> Result<Vec<Self>, Failure> {
-        let digests = Digests::of(what)?;
+    fn all(what: &TypeArguments, octets: &'o [u8]) -> Result<Vec<Self>, Failure> {
+        let digests = DigestTable::from_arguments(what)?;
         let mut all = Vec::new();
         let mut rest = octets;
         while !rest.is_empty() {
             let n = all.len();
             let at = octets.len() - rest.len();
             let wrong = |why: String| {
-                let what_else = explain::nature(octets);
+                let what_else = explain::describe_content(octets);
                 let what_else =
                     what_else.map_or(String::new(), |nature| format!("; it is {nature}"));
                 Failure::Data(format!("[{n}], byte {at}: {why}{what_else}"))
@@ -181,7 +183,7 @@ impl<'o> Update<'o> {
                 return Err(wrong(format!("{len} bytes have no fork digest")));
             };
             let fork = digests.fork(*digest).map_err(wrong)?;
-            let schema = Schema::of(fork, what.preset);
+            let schema = Schema::for_fork(fork, what.preset);
             let Some(ty) = schema.find(UPDATE) else {
                 return Err(wrong(format!("{fork} has no {UPDATE}")));
             };
@@ -226,7 +228,7 @@ impl<'o> Update<'o> {
         room: &mut [u8],
         output: &mut Output,
     ) -> Result<(), Failure> {
-        let wrong = |error: Error| self.wrong(&error);
+        let wrong = |error: SszError| self.wrong(&error);
         let mut json = ToJson::new(self.schema, ty, ssz).map_err(wrong)?;
         loop {
             match json.write(room).map_err(wrong)? {
@@ -236,19 +238,19 @@ impl<'o> Update<'o> {
         }
     }
 
-    fn wrong(&self, error: &Error) -> Failure {
+    fn wrong(&self, error: &SszError) -> Failure {
         let Self { n, at, fork, .. } = self;
         Failure::Data(format!("[{n}], of {fork}, from byte {at} on: {error}"))
     }
 }
 
 /// The table of fork digests and forks.
-struct Digests<'w> {
-    what: &'w What,
+struct DigestTable<'w> {
+    what: &'w TypeArguments,
 }
 
-impl<'w> Digests<'w> {
-    fn of(what: &'w What) -> Result<Self, Failure> {
+impl<'w> DigestTable<'w> {
+    fn from_arguments(what: &'w TypeArguments) -> Result<Self, Failure> {
         let usage = |why: &str| Err(Failure::Usage(why.into()));
         if what.fork.is_some() {
             return usage("each update is of the fork that it names: --fork has no place");
@@ -272,7 +274,7 @@ impl<'w> Digests<'w> {
             .what
             .network
             .iter()
-            .flat_map(|Network::Mainnet| MAINNET);
+            .flat_map(|NetworkName::Mainnet| MAINNET);
         named.chain(network.map(|(_, fork, digest)| (fork, digest)))
     }
 
@@ -287,7 +289,12 @@ impl<'w> Digests<'w> {
     }
 
     /// The digest of an update, by the epoch of its attested header.
-    fn of_update(&self, preset: Preset, fork: Fork, ssz: &[u8]) -> Result<[u8; DIGEST], String> {
+    fn digest_of_update(
+        &self,
+        preset: Preset,
+        fork: Fork,
+        ssz: &[u8],
+    ) -> Result<[u8; DIGEST], String> {
         let mut named = self.what.fork_digests.iter().filter(|(of, _)| *of == fork);
         match (named.next(), named.next()) {
             (Some((_, digest)), None) => return Ok(*digest),
@@ -297,7 +304,7 @@ impl<'w> Digests<'w> {
             }
             (None, _) => {}
         }
-        let schema = Schema::of(fork, preset);
+        let schema = Schema::for_fork(fork, preset);
         let slot = schema
             .find(UPDATE)
             .and_then(|ty| select(schema, ty, ssz, "attested_header.beacon.slot").ok())

@@ -76,7 +76,7 @@ def misses(work, rows, chosen, quick, say):
     """Measures misses with one node per group, because the node finds responses by the method
     alone."""
     merged = {}
-    groups = bodylib.never_asked(chosen, work, 1 if quick else PER_GROUP)
+    groups = bodylib.unique_calls(chosen, work, 1 if quick else PER_GROUP)
     for group, (pairs, calls) in groups.items():
         with Node(work, [pairs], options=["--lenient"]) as node:
             say(f"misses, {group}")
@@ -180,7 +180,7 @@ class Servers:
     def point(self, row, call, misses):
         """Returns one sample; the node's counter shows whether the requests were hits."""
         body = {FRESH: call.fresh, FILE: call.get}.get(row.asks, call.same)()
-        before = self.asked()
+        before = self.node_requests()
         sample = load.measure(
             self.servers[row],
             body,
@@ -190,7 +190,7 @@ class Servers:
             self.verified[row, call.name]["wire"],
             SLACK,
         )
-        reached = self.asked() - before
+        reached = self.node_requests() - before
         if misses and reached < sample["requests"] or not misses and reached:
             raise SystemExit(
                 f"{row.name}, {call.name}: {reached} of {sample['requests']} "
@@ -198,7 +198,7 @@ class Servers:
             )
         return sample
 
-    def asked(self):
+    def node_requests(self):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.node.port}/stats") as reply:
             return json.load(reply)["requests"]
 

@@ -87,7 +87,7 @@ def singles(bodies, library, per_group):
     ]
 
 
-def never_asked(bodies, work, per_group):
+def unique_calls(bodies, work, per_group):
     """Returns by group: a call of each method with different params in each request, and the
     folder of a node that sends the recorded response for the method."""
     groups = {}

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 sys.path.insert(1, str(Path(__file__).resolve().parents[1] / "lib"))
 
-import before  # noqa: E402
+import baseline_build  # noqa: E402
 import bodies as bodylib  # noqa: E402
 import caching  # noqa: E402
 import caching_report  # noqa: E402
@@ -26,7 +26,7 @@ import engines  # noqa: E402
 import load  # noqa: E402
 import machine  # noqa: E402
 import profiling  # noqa: E402
-import storing  # noqa: E402
+import store_writes  # noqa: E402
 import storing_report  # noqa: E402
 import tail  # noqa: E402
 import throughput  # noqa: E402
@@ -39,7 +39,7 @@ from stack import ROOT, Node  # noqa: E402
 SUITES = {
     "nginx": (["throughput", "tail", "codecs", "profiles"], "part-01-nginx", coders_report),
     "cache": (caching.SECTIONS, caching.NAME, caching_report),
-    "store": (storing.SECTIONS, storing.NAME, storing_report),
+    "store": (store_writes.SECTIONS, store_writes.NAME, storing_report),
     "ssz": (transcoding.SECTIONS, transcoding.NAME, transcoding_report),
 }
 VERSIONS = {"ssz": transcoding.versions}
@@ -82,7 +82,7 @@ def parse(argv):
     return args
 
 
-def say(text):
+def log(text):
     print(f"bench: {text}", flush=True)
 
 
@@ -120,7 +120,7 @@ def measure(suite, args, work):
             f"started: {trust}."
         )
     if suite == "ssz":
-        return results | transcoding.run(args, work, say)
+        return results | transcoding.run(args, work, log)
 
     library = bodylib.Library(work)
     chosen, pairs, source = choose(args, library, work)
@@ -133,11 +133,11 @@ def measure(suite, args, work):
         ],
     }
     if args.before:
-        return results | before.run(args, work, library, chosen, pairs, say)
+        return results | baseline_build.run(args, work, library, chosen, pairs, log)
     if suite == "cache":
-        return results | caching.run(args, work, library, chosen, pairs, say)
+        return results | caching.run(args, work, library, chosen, pairs, log)
     if suite == "store":
-        return results | storing.run(args, work, library, chosen, pairs, say)
+        return results | store_writes.run(args, work, library, chosen, pairs, log)
     return results | nginx_suite(args, work, library, chosen, pairs)
 
 
@@ -148,18 +148,18 @@ def nginx_suite(args, work, library, chosen, pairs):
     with Node(work, [library.pairs]) as node:
         if "throughput" in args.only or "profiles" in args.only:
             plan = throughput.Plan(rounds=1 if args.quick else 3, seconds=1)
-            results["throughput"] = throughput.run(work, node, chosen, plan, say)
+            results["throughput"] = throughput.run(work, node, chosen, plan, log)
         if "profiles" in args.only:
             levels = results["throughput"]["levels"]
             results["profiles"] = profiling.run(
-                work, node, chosen, levels, 1 if args.quick else 2, say
+                work, node, chosen, levels, 1 if args.quick else 2, log
             )
         if "codecs" in args.only:
             plain = throughput.identities(work, node, chosen)
-            results["codecs"] = engines.run(work, plain, args.quick, say)
+            results["codecs"] = engines.run(work, plain, args.quick, log)
     if "tail" in args.only:
         plan = tail.Plan(rounds=1 if args.quick else 3, seconds=1 if args.quick else 2)
-        results["tail"] = tail.run(work, library, small, bulk, plan, say)
+        results["tail"] = tail.run(work, library, small, bulk, plan, log)
     return results
 
 
@@ -171,10 +171,10 @@ def write(results, out, name, reporter):
     (out / f"{name}.md").write_text(text)
     (out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
     for row in results["verdicts"]:
-        say(f"met: {MET[row['met']]}: {row['target']}: {row['measured']}")
+        log(f"met: {MET[row['met']]}: {row['target']}: {row['measured']}")
     for note in results["notes"]:
-        say(note)
-    say(f"wrote {', '.join(written)} in {out}")
+        log(note)
+    log(f"wrote {', '.join(written)} in {out}")
 
 
 def main():
@@ -187,7 +187,7 @@ def main():
     for suite in suites:
         sections, name, reporter = SUITES[suite]
         if args.before:
-            name, reporter = f"build-before-{suite}", before
+            name, reporter = f"build-before-{suite}", baseline_build
         chosen = SimpleNamespace(**vars(args) | {"only": args.only or sections})
         started = time.monotonic()
         work = Path(tempfile.mkdtemp(prefix="sszip-bench-"))

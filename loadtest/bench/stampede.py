@@ -98,11 +98,11 @@ def run(work, pairs, rounds, say):
                 clients = Clients(nginx.port)
                 try:
                     # opens all connections to the node and to the owner beforehand
-                    clients.ask(call, CLIENTS, node, result)
+                    clients.request_from_all(call, CLIENTS, node, result)
                     for turn in range(rounds):
                         samples.append(
                             {"kind": kind, "round": turn}
-                            | clients.ask(call, turn, node, result)
+                            | clients.request_from_all(call, turn, node, result)
                         )
                 finally:
                     clients.close()
@@ -134,7 +134,7 @@ class Clients:
         for peer in self.peers:
             peer.close()
 
-    def ask(self, call, number, node, result):
+    def request_from_all(self, call, number, node, result):
         """Sends a request for the same key from each client, with an id of its own."""
         asked = bodylib.numbered(call, number)
         before = len(node.answered)

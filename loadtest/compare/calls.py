@@ -4,7 +4,7 @@ import json
 import random
 from dataclasses import dataclass, field
 
-import asking
+import http_client
 
 # Digits that are inserted when a request is sent; see calls.lua.
 ID, KEY = b"\1" * 9, b"\2" * 9
@@ -74,7 +74,7 @@ class Workload:
             method = "GET" if call.body is None else "POST"
             lines.append(
                 b"\t".join(
-                    [method.encode(), asking.below(prefix, call.path).encode()]
+                    [method.encode(), http_client.joined_path(prefix, call.path).encode()]
                     + [coding.encode(), self.media.encode()]
                     + [call.body or b""]
                 )
@@ -142,7 +142,7 @@ def batches(by_method, seed=2):
     ]
 
 
-def of_pairs(pairs):
+def recorded_calls(pairs):
     """Returns the recorded calls of the mix by method, and additional pairs: methods that were
     not recorded have known responses."""
     found, added = {}, []

@@ -189,7 +189,7 @@ def about(results):
     return [line for line in lines if line]
 
 
-def told(section):
+def section_note(section):
     connections = section.get("connections")
     at = f"{connections} connections. " if connections else ""
     return at + section.get("note", "")
@@ -218,8 +218,8 @@ def html(results):
             parts.append(page.paragraph("No target is about what was measured here."))
     for name, section, header, lines, figures, plots in sections:
         parts.append(page.heading(section["title"], name))
-        if told(section):
-            parts.append(page.paragraph(told(section)))
+        if section_note(section):
+            parts.append(page.paragraph(section_note(section)))
         parts.append(page.plots([drawn(figures, rows, unit, value) for unit, value in plots]))
         parts.append(page.table(header, lines, rows.ours(figures.keys), text=(len(header) - 1,)))
     parts.append(page.heading("How it was measured", "how"))
@@ -245,7 +245,7 @@ def how(results):
     return HOW_GIVEN if results.get("given") else HOW
 
 
-def who_was_wrong(results):
+def servers_with_wrong_responses(results):
     """Returns the servers with a wrong or missing response."""
     rows, found = Rows(results), {}
     for section in results["sections"].values():
@@ -273,7 +273,7 @@ def markdown(results, name):
         parts += ["## What was wanted", page.markdown(["Target", "Measured", "Met"], goal_rows(results))]
     for _, section, header, lines, _, _ in parts_of(results):
         parts += [f"## {section['title']}"]
-        parts += [told(section)] if told(section) else []
+        parts += [section_note(section)] if section_note(section) else []
         parts.append(page.markdown(header, lines))
     parts += ["## How it was measured", how(results)]
     if not results.get("given"):

@@ -84,7 +84,7 @@ def positive(text):
     return int(text)
 
 
-def say(text):
+def log(text):
     print(f"compare: {text}", flush=True)
 
 
@@ -160,19 +160,19 @@ def measure(args, plan, work):
         if only & {"cold", "large"}:
             unseen(args, plan, work, rows, results, port and port.port)
         if "stampede" in only:
-            results["sections"]["stampede"] = sections.herd(
-                work, args.corpus, rows, plan.herds, plan.clients, say, port and port.port
+            results["sections"]["stampede"] = sections.stampede(
+                work, args.corpus, rows, plan.herds, plan.clients, log, port and port.port
             )
     finally:
         if port:
             port.__exit__()
     if "witness" in only:
         results["sections"]["witness"] = sections.witnesses(
-            work, plan.witness, rows, plan.witnesses, say
+            work, plan.witness, rows, plan.witnesses, log
         )
     if "head" in only:
         found, configs = sections.heads(
-            work, rows, plan.head_seconds, plan.slot_ms, plan.transactions, say
+            work, rows, plan.head_seconds, plan.slot_ms, plan.transactions, log
         )
         results["sections"]["head"] = found
         results["moving"] = configs
@@ -188,7 +188,7 @@ def Sampler(work):
 
 def still(args, plan, work, rows, results):
     ground = workloads.still(work, args.corpus)
-    with Stage(work, "still-servers", ground, rows, say) as stage:
+    with Stage(work, "still-servers", ground, rows, log) as stage:
         of = ground.workloads or workloads.sampled(stage.node.port)
         results["source"] = ground.source
         by_name = {workload.name: workload for workload in of}
@@ -243,7 +243,7 @@ def best_peer(results):
 def unseen(args, plan, work, rows, results, port):
     ground = workloads.unseen(work, args.corpus, port)
     cold_small, cold_large, hot, bulk = ground.workloads
-    with Stage(work, "unseen-servers", ground, rows, say) as stage:
+    with Stage(work, "unseen-servers", ground, rows, log) as stage:
         if "cold" in args.only:
             for workload in (cold_small, cold_large):
                 # no earlier response can have warmed a cache
@@ -268,7 +268,7 @@ def main():
     work.chmod(0o755)
     try:
         if args.targets:
-            results = targets.measure(args, plan, work, say)
+            results = targets.measure(args, plan, work, log)
         else:
             results = measure(args, plan, work)
     finally:
@@ -281,9 +281,9 @@ def main():
     (out / f"{args.name}.md").write_text(comparison_report.markdown(results, args.name))
     (out / f"{args.name}.html").write_text(comparison_report.html(results))
     print(comparison_report.summary(results))
-    say(f"wrote {args.name}.html, {args.name}.md and {args.name}.json in {out}")
+    log(f"wrote {args.name}.html, {args.name}.md and {args.name}.json in {out}")
     # the caller compares servers of other projects, so wrong responses are a failure
-    if args.targets and (wrong := comparison_report.who_was_wrong(results)):
+    if args.targets and (wrong := comparison_report.servers_with_wrong_responses(results)):
         raise SystemExit(f"not all answers were right: {', '.join(wrong)}")
 
 

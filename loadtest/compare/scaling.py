@@ -21,9 +21,9 @@ HERE = Path(__file__).resolve().parent
 # after this folder, which has modules of the same names
 sys.path.insert(1, str(HERE.parent / "lib"))
 
-import asking  # noqa: E402
+import http_client  # noqa: E402
 import calls  # noqa: E402
-import driving  # noqa: E402
+import wrk_runs  # noqa: E402
 import load  # noqa: E402
 import machine  # noqa: E402
 import model  # noqa: E402
@@ -61,7 +61,7 @@ def parse(argv):
     return args
 
 
-def say(text):
+def log(text):
     print(f"scaling: {text}", flush=True)
 
 
@@ -109,7 +109,7 @@ def stored(hot, memory, disk="64g"):
     )
 
 
-class Place:
+class MeasuredServer:
     """One nginx in front of the node, with its owner's status."""
 
     def __init__(self, work, node, coder, workers=1, core=0, connections=4096):
@@ -126,12 +126,12 @@ class Place:
     def __exit__(self, *_):
         self.server.close()
 
-    def run(self, workload, seconds, first=0, core=driving.LOAD_CORE):
+    def run(self, workload, seconds, first=0, core=wrk_runs.LOAD_CORE):
         """Returns one sample with the origins of its responses."""
         file = self.work / f"{workload.name}.calls"
         workload.write(file, "gzip")
         before = self.lookups()
-        point = driving.closed(self.server, workload, file, seconds, asking.here(self.node.port), first, core=core)
+        point = wrk_runs.measure_closed_loop(self.server, workload, file, seconds, http_client.local_address(self.node.port), first, core=core)
         after = self.lookups()
         found = {name: after[name] - before[name] for name in after}
         requests = point["requests"]
@@ -155,8 +155,8 @@ def workers(work, node, seconds):
     """Measures several numbers of workers without pinning: wrk uses a part of the cores."""
     out = []
     for count in WORKERS:
-        say(f"{count} workers")
-        with Place(work, node, stored(128, 256), count, core=None) as place:
+        log(f"{count} workers")
+        with MeasuredServer(work, node, stored(128, 256), count, core=None) as place:
             one = workload("workers", MIDDLE, 1, connections=64)
             place.run(one, 1, core=None)
             out.append({"workers": count} | place.run(one, seconds, core=None))
@@ -165,10 +165,10 @@ def workers(work, node, seconds):
 
 def connections(work, node, seconds, most):
     out = []
-    with Place(work, node, stored(128, 256), connections=16_000) as place:
+    with MeasuredServer(work, node, stored(128, 256), connections=16_000) as place:
         place.run(workload("warm", MIDDLE, 1), 1)
         for count in (c for c in CONNECTIONS if c <= most):
-            say(f"{count:,} connections")
+            log(f"{count:,} connections")
             one = workload("connections", MIDDLE, 1, connections=count)
             out.append({"connections": count} | place.run(one, seconds))
     return out
@@ -176,20 +176,20 @@ def connections(work, node, seconds, most):
 
 def costs(work, node, seconds):
     """Measures the CPU time of a request by the origin of its response, one origin at a time."""
-    say("what each place costs")
+    log("what each place costs")
     found, keys = {}, 20_000
-    with Place(work, node, stored(128, 256)) as place:
+    with MeasuredServer(work, node, stored(128, 256)) as place:
         hot = workload("cost-hot", SMALL, 500)
         place.run(hot, 1)
         found["hot"] = place.run(hot, seconds)
         found["node"] = place.run(workload("cost-node", SMALL, 0), seconds)
     many = workload("cost-many", SMALL, keys)
-    with Place(work, node, stored(1, 256)) as place:
+    with MeasuredServer(work, node, stored(1, 256)) as place:
         fill_all(place, many, keys)
         found["memory"] = place.run(many, seconds)
         status = place.status()["memory"]
         entry = status["bytes"] / max(1, status["entries"])
-    with Place(work, node, stored(1, 1)) as place:
+    with MeasuredServer(work, node, stored(1, 1)) as place:
         fill_all(place, many, keys)
         # a restart moves the owner's memory to files
         place.nginx.restart()
@@ -220,7 +220,7 @@ def fill_all(place, workload, keys):
         rate = max(rate, point["rps"] * 0.9)
         if point["asked"] < 0.01 and point["requests"] >= keys:
             return
-    say(f"{workload.name}: {point['asked']:.0%} of the requests still reach the node")
+    log(f"{workload.name}: {point['asked']:.0%} of the requests still reach the node")
 
 
 def keys(work, node, seconds, warm, most, told):
@@ -229,8 +229,8 @@ def keys(work, node, seconds, warm, most, told):
     out = []
     rooms = {name: mb * 2**20 / told["entry_bytes"] for name, mb in (("hot", HOT), ("memory", MEMORY))}
     for count in (c for c in KEYS if c <= most):
-        say(f"{count:,} keys")
-        with Place(work, node, stored(HOT, MEMORY)) as place:
+        log(f"{count:,} keys")
+        with MeasuredServer(work, node, stored(HOT, MEMORY)) as place:
             one = workload("keys", SMALL, count, SKEW)
             before = place.run(one, warm)["requests"]
             point = place.run(one, seconds, first=1)
@@ -248,14 +248,14 @@ def keys(work, node, seconds, warm, most, told):
 def store(work, node, sizes, seconds):
     """Stores entries of 150 KB until the store has each size, and then requests any of them."""
     out, asked = [], 0
-    with Place(work, node, stored(1, 64, "200g")) as place:
+    with MeasuredServer(work, node, stored(1, 64, "200g")) as place:
         for size in sizes:
             began = time.monotonic()
             while (gigabytes := on_disk(place)) < size:
                 asked = fill(place, asked, seconds)
             filled_to = asked // (2 * WINDOW) * WINDOW
             took = time.monotonic() - began
-            say(f"{gigabytes:.1f} GB on the disk, {filled_to:,} entries asked for")
+            log(f"{gigabytes:.1f} GB on the disk, {filled_to:,} entries asked for")
             one = workload("store", LONG, filled_to, skew=1e-9, connections=16)
             place.run(one, 1)
             point = place.run(one, seconds, first=1)
@@ -275,7 +275,7 @@ def fill(place, before, seconds):
     file = place.work / "fill.calls"
     one.write(file, "gzip")
     more = {"WINDOW": str(WINDOW), "START": str(before)}
-    return before + driving.wrk(place.server, one, file, seconds, more=more)["requests"]
+    return before + wrk_runs.wrk(place.server, one, file, seconds, more=more)["requests"]
 
 
 def on_disk(place):
@@ -357,9 +357,9 @@ def main():
             for name in args.only:
                 try:
                     results |= of[name]()
-                except driving.Failed as failed:
+                except wrk_runs.LoadError as failed:
                     results["notes"].append(f"{name}: nothing was measured: {failed}.")
-                    say(results["notes"][-1])
+                    log(results["notes"][-1])
     finally:
         shutil.rmtree(work, ignore_errors=True)
     results["seconds"] = time.monotonic() - began
@@ -368,7 +368,7 @@ def main():
     (out / f"{args.name}.json").write_text(json.dumps(results, indent=1) + "\n")
     (out / f"{args.name}.md").write_text(scaling_report.markdown(results, args.name))
     (out / f"{args.name}.html").write_text(scaling_report.html(results))
-    say(f"wrote {args.name}.html, {args.name}.md and {args.name}.json in {out}")
+    log(f"wrote {args.name}.html, {args.name}.md and {args.name}.json in {out}")
 
 
 if __name__ == "__main__":

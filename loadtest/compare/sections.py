@@ -9,11 +9,11 @@ import threading
 import time
 import zlib
 
-import asking
-import checking
-import driving
+import http_client
+import response_checks
+import wrk_runs
 import workloads
-from driving import Failed
+from wrk_runs import LoadError
 from stack import LOAD_CORE
 from stages import Stage, attempt, coding_of, section
 
@@ -43,10 +43,10 @@ def rates(stage, workload, rate, title, seconds, name):
 
 def at_rate(stage, row, workload, rate, seconds):
     server, coding = stage.servers[row.key], coding_of(workload, row)
-    auditor = checking.Auditor(server, asking.here(stage.node.port), workload.calls, coding, AUDIT_PAUSE)
+    auditor = response_checks.Auditor(server, http_client.local_address(stage.node.port), workload.calls, coding, AUDIT_PAUSE)
     auditor.start()
     try:
-        found = driving.opened(server, workload, stage.work, rate, seconds, coding)
+        found = wrk_runs.measure_at_rate(server, workload, stage.work, rate, seconds, coding)
     finally:
         audit = auditor.end()
     return found | {"audit": audit}
@@ -58,13 +58,13 @@ def at_rate(stage, row, workload, rate, seconds):
 def large(stage, hot, bulk, rounds, seconds):
     """Measures hot responses while one connection receives misses of 5 MB."""
 
-    def beside(row, workload, seconds, turn):
+    def during_misses(row, workload, seconds, turn):
         server, said = stage.servers[row.key], {}
 
         def bulky():
             said.update(
                 attempt(
-                    lambda: driving.wrk(server, bulk, stage.file(bulk, row), seconds + 1, turn, 1),
+                    lambda: wrk_runs.wrk(server, bulk, stage.file(bulk, row), seconds + 1, turn, 1),
                     stage.say, row,
                 )
             )
@@ -73,19 +73,19 @@ def large(stage, hot, bulk, rounds, seconds):
         load.start()
         time.sleep(0.5)
         try:
-            found = driving.closed(server, workload, stage.file(workload, row), seconds)
+            found = wrk_runs.measure_closed_loop(server, workload, stage.file(workload, row), seconds)
         finally:
             load.join()
         bulks = said.get("requests", 0) / (seconds + 1)
         return found | {"bulk_rps": bulks}
 
-    return stage.closed(hot, rounds, seconds, before=beside)
+    return stage.closed(hot, rounds, seconds, before=during_misses)
 
 
 # --- many at once
 
 
-def herd(work, corpus, rows, rounds, clients, say, port=None):
+def stampede(work, corpus, rows, rounds, clients, say, port=None):
     """Measures concurrent clients that request one uncached key from a slow node."""
     ground = workloads.unseen(work / "herd-pairs", corpus, port)
     ground.options = [*ground.options, "--latency-ms", str(LATENCY_MS)]
@@ -112,26 +112,26 @@ def at_once(stage, row, workload, clients, turn):
     key = 400_000_000 + turn
     (call,) = workload.calls
     peers = [socket.create_connection(server.place, 30) for _ in range(clients)]
-    meter = driving.Meter(server, asking.here(stage.node.port))
+    meter = wrk_runs.Meter(server, http_client.local_address(stage.node.port))
     try:
         began = time.monotonic()
         for number, peer in enumerate(peers):
             sent = call.sent(500_000_000 + number, key)
-            peer.sendall(asking.written(*server.place, sent, "/", coding))
+            peer.sendall(http_client.written(*server.place, sent, "/", coding))
         arrived, wrong = collected(peers, began)
     finally:
         for peer in peers:
             peer.close()
     times = sorted(arrived)
     if not times:
-        raise Failed("nobody had an answer")
+        raise LoadError("nobody had an answer")
     return {
         "requests": len(times),
         "lost": clients - len(times),
         "wrong": wrong,
         "last_ms": 1000 * times[-1],
         "p50": 1000 * times[len(times) // 2],
-    } | meter.read(len(times)) | {"node": driving.node_requests(asking.here(stage.node.port)) - meter.asked}
+    } | meter.read(len(times)) | {"node": wrk_runs.node_requests(http_client.local_address(stage.node.port)) - meter.asked}
 
 
 def collected(peers, began, patience=30):
@@ -172,9 +172,9 @@ def is_own(number, data):
     import io
 
     try:
-        answer = asking.read(io.BytesIO(data))
+        answer = http_client.read(io.BytesIO(data))
         return answer.status == 200 and answer.value()["id"] == 500_000_000 + number
-    except (asking.Lost, ValueError, KeyError, TypeError):
+    except (http_client.ConnectionLost, ValueError, KeyError, TypeError):
         return False
 
 
@@ -187,7 +187,7 @@ def witnesses(work, size, rows, rounds, say):
     samples = []
     with Stage(work, "witness", ground, rows, say, core=None) as stage:
         say(workload.title)
-        with asking.Peer(*asking.here(stage.node.port), seconds=120) as node:
+        with http_client.Peer(*http_client.local_address(stage.node.port), seconds=120) as node:
             sent = workload.calls[0].sent()
             wanted = hashlib.sha256(node.ask(sent).content).digest()
         for turn in range(rounds):
@@ -205,19 +205,19 @@ def one(stage, row, workload, wanted):
     server = stage.servers[row.key]
     reset_peaks(server)
     before = server.resident_kb()
-    meter = driving.Meter(server, None)
+    meter = wrk_runs.Meter(server, None)
     began = time.monotonic()
     try:
-        with asking.Peer(*server.place, seconds=180) as peer:
+        with http_client.Peer(*server.place, seconds=180) as peer:
             answer = peer.ask(workload.calls[0].sent(), "/", coding_of(workload, row))
-    except (OSError, asking.Lost) as lost:
-        raise Failed(f"no whole answer: {lost}") from None
+    except (OSError, http_client.ConnectionLost) as lost:
+        raise LoadError(f"no whole answer: {lost}") from None
     took = time.monotonic() - began
     spent = meter.read(1)
     try:
         found = hashlib.sha256(answer.decoded()).digest()
     except (ValueError, KeyError, zlib.error) as bad:
-        raise Failed(f"can't be decoded: {bad}") from None
+        raise LoadError(f"can't be decoded: {bad}") from None
     return {
         "requests": 1,
         "took_ms": 1000 * took,
@@ -256,7 +256,7 @@ class Chain(threading.Thread):
         self.is_over = threading.Event()
 
     def run(self):
-        with asking.Peer("127.0.0.1", self.port) as node:
+        with http_client.Peer("127.0.0.1", self.port) as node:
             while not self.is_over.wait(self.slot_ms / 1000):
                 self.slots += 1
                 command = {"extend": 1}
@@ -275,21 +275,21 @@ def moving(work, row, seconds, slot_ms, transactions, say):
     with Stage(work, f"head-{row.key}", ground, [row], say, slot_ms=slot_ms) as stage:
         if not stage.rows:
             return None, {"failed": stage.absent[row.key]}, {}
-        server, node = stage.servers[row.key], asking.here(stage.node.port)
+        server, node = stage.servers[row.key], http_client.local_address(stage.node.port)
         workload = workloads.following(stage.node.port)
         coding = coding_of(workload, row)
         chain = Chain(stage.node.port, slot_ms)
-        auditor = checking.Auditor(
+        auditor = response_checks.Auditor(
             server, node, workloads.audited(workload), coding, 0.05, slot_ms
         )
         file = stage.file(workload, row)
         # the server is warm before it is measured
-        attempt(lambda: driving.closed(server, workload, file, 2, core=LOAD_CORE), say, row)
+        attempt(lambda: wrk_runs.measure_closed_loop(server, workload, file, 2, core=LOAD_CORE), say, row)
         first = server.resident_kb()
         chain.start()
         auditor.start()
         try:
-            point = driving.closed(server, workload, file, seconds, node)
+            point = wrk_runs.measure_closed_loop(server, workload, file, seconds, node)
         finally:
             chain.end()
             audit = auditor.end()
@@ -308,7 +308,7 @@ def heads(work, rows, seconds, slot_ms, transactions, say):
         say(f"a head every {slot_ms / 1000:g} s: {row.name}")
         try:
             found, point, config = moving(work, row, seconds, slot_ms, transactions, say)
-        except (Failed, OSError) as failed:
+        except (LoadError, OSError) as failed:
             found, point, config = None, {"failed": str(failed)}, {}
         workload, configs = found or workload, configs | config
         samples.append({"row": row.key, "round": 0} | point)

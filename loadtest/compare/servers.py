@@ -12,7 +12,7 @@ import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import asking
+import http_client
 import load
 import envoys
 from caches import GZIP_1, OPEN_FILES, any_id, proxy_cache
@@ -55,7 +55,7 @@ class Server:
 
     def __init__(self, row, process, config, pids):
         self.row, self.process, self.config = row, process, config
-        self.place, self.roots = asking.here(process.port), pids
+        self.place, self.roots = http_client.local_address(process.port), pids
         self.url = f"http://127.0.0.1:{process.port}/"
 
     def pids(self):
@@ -74,7 +74,7 @@ class Server:
         self.process.__exit__(None, None, None)
 
 
-class Given:
+class ExternalServer:
     """A server that the runner did not start: its resources are unknown."""
 
     roots = ()

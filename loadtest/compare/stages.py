@@ -4,9 +4,9 @@ Rounds are interleaved: each workload goes through all servers, each time beginn
 another one, before the next round; ratios are computed within a round.
 """
 
-import asking
-import checking
-import driving
+import http_client
+import response_checks
+import wrk_runs
 import servers
 from stack import LOAD_CORE, Node
 
@@ -63,10 +63,10 @@ class Stage:
         found = {}
         for row in self.rows:
             server = self.servers[row.key]
-            found[row.key] = checking.verify(
-                server, workload, asking.here(self.node.port), coding_of(workload, row)
+            found[row.key] = response_checks.verify(
+                server, workload, http_client.local_address(self.node.port), coding_of(workload, row)
             )
-            found[row.key]["expected"] = checking.expected(found[row.key], workload)
+            found[row.key]["expected"] = response_checks.expected(found[row.key], workload)
             if found[row.key]["wrong"]:
                 self.say(f"{row.name}, {workload.name}: {wrong_text(found[row.key])}")
         return found
@@ -91,9 +91,9 @@ class Stage:
         return section(workload, verified, samples)
 
     def point(self, row, workload, seconds, turn):
-        return driving.closed(
+        return wrk_runs.measure_closed_loop(
             self.servers[row.key], workload, self.file(workload, row), seconds,
-            asking.here(self.node.port), 997 * turn,
+            http_client.local_address(self.node.port), 997 * turn,
         )
 
 
@@ -112,7 +112,7 @@ def attempt(measured, say, row):
     """Returns a measurement, or the reason of its failure, so that the others continue."""
     try:
         return measured()
-    except (driving.Failed, OSError) as failed:
+    except (wrk_runs.LoadError, OSError) as failed:
         say(f"{row.name}: {failed}")
         return {"failed": str(failed)}
 

@@ -6,13 +6,13 @@ import subprocess
 import time
 from urllib.parse import urlsplit
 
-import asking
-import checking
-import driving
+import http_client
+import response_checks
+import wrk_runs
 import load
 import machine
 import workloads
-from servers import CONTROL, OURS, THEIRS, Given, Row
+from servers import CONTROL, OURS, THEIRS, ExternalServer, Row
 from stages import attempt, section
 
 # Maximum duration of their start in seconds.
@@ -51,7 +51,7 @@ def measure(args, plan, work, say):
     for name, url, place in args.targets:
         kind = CONTROL if place == node else OURS if "sszip" in name else THEIRS
         rows.append(Row(name, name, kind, None, None))
-        given[name] = Given(rows[-1], url, place)
+        given[name] = ExternalServer(rows[-1], url, place)
         wait_for(name, url, place)
     results = {
         "machine": machine.describe([], lambda: {"wrk": version()}),
@@ -65,10 +65,10 @@ def measure(args, plan, work, say):
     names = ",".join(f"{name}={url}" for name, url, _ in args.targets)
     results["machine"]["command"] = f"loadtest/compare/run --targets {names}"
     url, place = args.node or args.targets[0][1:]
-    with asking.Peer(*place) as peer:
+    with http_client.Peer(*place) as peer:
         try:
-            of = {workload.name: workload for workload in workloads.asked(peer)}
-        except (OSError, asking.Lost, ValueError, TypeError, KeyError) as lost:
+            of = {workload.name: workload for workload in workloads.workloads_of_node(peer)}
+        except (OSError, http_client.ConnectionLost, ValueError, TypeError, KeyError) as lost:
             raise SystemExit(f"{url} does not answer calls: {lost}") from None
     for section_name, members in SECTIONS.items():
         if section_name in args.only:
@@ -82,9 +82,9 @@ def wait_for(name, url, place):
     until = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
-            with asking.Peer(*place, seconds=10) as peer:
+            with http_client.Peer(*place, seconds=10) as peer:
                 return peer.call("eth_chainId")
-        except (OSError, asking.Lost, ValueError, KeyError, AttributeError) as lost:
+        except (OSError, http_client.ConnectionLost, ValueError, KeyError, AttributeError) as lost:
             if time.monotonic() > until:
                 raise SystemExit(f"{name}: {url} does not answer: {lost}") from None
             time.sleep(0.5)
@@ -98,14 +98,14 @@ def closed(workload, rows, given, plan, work, say, node):
         server = given[row.key]
         files[row.key] = work / f"{workload.name}-{number}.calls"
         workload.write(files[row.key], coding, server.place[3])
-        found = checking.verify(server, workload, node, coding, moves=True)
-        verified[row.key] = found | {"expected": checking.expected(found, workload)}
+        found = response_checks.verify(server, workload, node, coding, moves=True)
+        verified[row.key] = found | {"expected": response_checks.expected(found, workload)}
     # the first round has cold caches, and is discarded
     for turn in range(-1, plan.rounds):
         for row in rows:
             seconds = 1 if turn < 0 else plan.seconds
             point = attempt(
-                lambda row=row, seconds=seconds, turn=turn: driving.closed(
+                lambda row=row, seconds=seconds, turn=turn: wrk_runs.measure_closed_loop(
                     given[row.key], workload, files[row.key], seconds, node, 997 * max(0, turn),
                     plan.connections, core=None,
                 ),

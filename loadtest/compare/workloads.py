@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 
 
-import asking
+import http_client
 import calls
 from calls import Workload, compact
 from stack import ROOT
@@ -26,7 +26,7 @@ SSZ_FIRST = "application/octet-stream;q=1,application/json;q=0.9"
 
 
 @dataclass
-class Ground:
+class NodeSetup:
     """A node's options and folders, and its workloads."""
 
     options: list
@@ -85,9 +85,9 @@ def still(work, corpus):
     """Returns a node whose responses never change: recorded ones, or the sample of the replay
     node if there is no corpus."""
     if not corpus.is_dir():
-        return Ground([], [], source="sample")
+        return NodeSetup([], [], source="sample")
     pairs = load(corpus)
-    by_method, added = calls.of_pairs(pairs)
+    by_method, added = calls.recorded_calls(pairs)
     blocks = [p for p in results(pairs, BLOCK) if p["request"]["params"][1:] == [True]]
     large = nearest(blocks, LARGE)
     small = shortened(large, SMALL, ["0x1", True])
@@ -111,7 +111,7 @@ def still(work, corpus):
         closed_over("block-246", "A block of 246 KB, new ids", [large]),
         closed_over("trace", "trace_block of 1.1 MB, new ids", [traces]),
     ]
-    return Ground(
+    return NodeSetup(
         options, [folder], recorded + mixed(by_method, small) + (ssz(PAGE) if options else []),
         "Recorded from Ethereum mainnet nodes (erigontech/rpc-tests, integration/mainnet).",
     )
@@ -120,11 +120,11 @@ def still(work, corpus):
 def sampled(port):
     """Returns the same workloads for a node whose data is discovered: the sample, or any
     other."""
-    with asking.Peer("127.0.0.1", port) as peer:
-        return asked(peer)
+    with http_client.Peer("127.0.0.1", port) as peer:
+        return workloads_of_node(peer)
 
 
-def asked(peer):
+def workloads_of_node(peer):
     by_method = calls.discovered(peer)
     blocks = by_method[BLOCK]
     sized = sorted(blocks, key=lambda c: len(peer.ask(c.sent()).content))
@@ -180,7 +180,7 @@ def unseen(work, corpus, port=None):
     ])
     hash = calls.keyed_hash()
     hot = calls.call(UNSEEN_SMALL, ["0x" + "cd" * 32, "0x0"])
-    return Ground(["--lenient"], [folder], [
+    return NodeSetup(["--lenient"], [folder], [
         Workload("cold-30", "Misses: blocks of 30 KB that nobody asked for before",
                  [calls.call(UNSEEN_SMALL, [hash, "0x0"])]),
         Workload("cold-246", "Misses: blocks of 246 KB that nobody asked for before",
@@ -210,7 +210,7 @@ def bulk(pairs):
 
 def sample(port):
     """Returns pairs of the replay node's sample, if nothing was recorded."""
-    with asking.Peer("127.0.0.1", port) as peer:
+    with http_client.Peer("127.0.0.1", port) as peer:
         found = calls.discovered(peer)
         pairs = []
         for method in (BLOCK, "debug_traceBlockByHash"):
@@ -221,7 +221,7 @@ def sample(port):
 
 
 def witness(size):
-    return Ground(["--witness", size], [], [
+    return NodeSetup(["--witness", size], [], [
         Workload("witness", f"debug_executionWitness of {size}B, one at a time",
                  [calls.call("debug_executionWitness", ["0x1406f40"])], connections=1)
     ])
@@ -229,11 +229,11 @@ def witness(size):
 
 def chain(transactions):
     """Returns a node with a chain that changes on command, equal for each server."""
-    return Ground(["--chain", "--chain-transactions", str(transactions), "--seed", "7"], [])
+    return NodeSetup(["--chain", "--chain-transactions", str(transactions), "--seed", "7"], [])
 
 
 def following(port):
-    with asking.Peer("127.0.0.1", port) as peer:
+    with http_client.Peer("127.0.0.1", port) as peer:
         by_method = calls.discovered(peer)
     of, order = calls.ordered(by_method)
     return Workload("head", "A provider's mix, new ids, a new head each slot", of, order)

@@ -72,9 +72,9 @@ class Client(threading.Thread):
             time.sleep(max(0, due - time.monotonic()))
             self.traffic.head, self.traffic.final = self.day.head, self.day.final
             id += 1
-            self.ask(to_proxy, to_node, id)
+            self.send_request(to_proxy, to_node, id)
 
-    def ask(self, to_proxy, to_node, id):
+    def send_request(self, to_proxy, to_node, id):
         kind, method, params = self.traffic.next()
         text = body(method, params, id)
         final = self.day.final

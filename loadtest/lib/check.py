@@ -20,10 +20,10 @@ def exchange(port, path, body, accept):
 def send(port, path, request, accept, media=""):
     """Sends a request of these bytes over a new connection; without bytes it is a GET."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as peer:
-        return ask(peer, peer.makefile("rb"), path, request, accept, media)
+        return send_request(peer, peer.makefile("rb"), path, request, accept, media)
 
 
-def ask(peer, stream, path, request, accept, media=""):
+def send_request(peer, stream, path, request, accept, media=""):
     """Sends a request over an open connection, whose file is `stream`."""
     peer.sendall(written(peer.getpeername()[1], path, request, accept, media))
     status = int(stream.readline().split()[1])

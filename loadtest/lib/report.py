@@ -5,11 +5,11 @@ from statistics import median
 from load import QUIET_SHARE
 from page import markdown as table
 
-__all__ = ["MET", "machine_text", "mid", "of", "profile_text", "quiet", "table"]
+__all__ = ["MET", "machine_text", "mid", "rows_of", "profile_text", "quiet", "table"]
 MET = {True: "yes", False: "no", None: "undecided"}
 
 
-def of(summary, group, coder):
+def rows_of(summary, group, coder):
     return [r for r in summary if r["group"] == group and r["coder"] == coder]
 
 

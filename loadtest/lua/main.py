@@ -100,13 +100,13 @@ class Worker:
         self.process.wait(30)
         shutil.rmtree(self.prefix, ignore_errors=True)
 
-    def ask(self, target, data=None):
+    def fetch(self, target, data=None):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{target}", data, timeout=600) as answer:
             return answer.read().decode()
 
     def samples(self, kind, data, number):
         found = {}
-        for line in self.ask(f"/?kind={kind}&number={number}", data).splitlines():
+        for line in self.fetch(f"/?kind={kind}&number={number}", data).splitlines():
             name, value = line.split(" ")
             found.setdefault(name, []).append(float(value))
         return found
@@ -127,7 +127,7 @@ def main():
     rows, sizes = [], []
     busy = os.getloadavg()[0]
     with Worker(pathlib.Path(arguments.module).resolve(), arguments.rounds) as worker:
-        versions = worker.ask("/versions")
+        versions = worker.fetch("/versions")
         for size, length in SIZES.items():
             data, loops = body(length), 300_000_000 // length
             found = worker.samples("get", data, loops)

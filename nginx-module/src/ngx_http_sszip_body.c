@@ -43,7 +43,7 @@ ngx_http_sszip_chain(ngx_http_request_t *r, sszip_str piece)
 /* an empty buffer with the flag "flush" or "last_buf" */
 
 ngx_chain_t *
-ngx_http_sszip_mark(ngx_http_request_t *r, ngx_uint_t last)
+ngx_http_sszip_empty_buf(ngx_http_request_t *r, ngx_uint_t last)
 {
     sszip_str     none;
     ngx_chain_t  *cl;
@@ -74,7 +74,7 @@ ngx_http_sszip_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     }
 
     if (n == 0 && rest == NULL) {
-        *out = ngx_http_sszip_mark(r, 1);
+        *out = ngx_http_sszip_empty_buf(r, 1);
         return (*out != NULL) ? NGX_OK : NGX_ERROR;
     }
 
@@ -103,7 +103,7 @@ ngx_http_sszip_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 
 ngx_uint_t
-ngx_http_sszip_show(ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in)
+ngx_http_sszip_feed_pieces(ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in)
 {
     sszip_str     piece;
     sszip_step    step;
@@ -150,10 +150,10 @@ ngx_http_sszip_pass_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 {
     ngx_int_t             rc;
     ngx_chain_t          *cl;
-    ngx_connection_t     *nobody;
+    ngx_connection_t     *null_connection;
     ngx_http_upstream_t  *u;
 
-    if (!ctx->orphan) {
+    if (!ctx->client_gone) {
 
         rc = ngx_http_sszip_send_body(r, ctx, in);
 
@@ -175,12 +175,12 @@ ngx_http_sszip_pass_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
                 return NGX_ERROR;
             }
 
-            nobody = ngx_http_sszip_nobody(r);
-            if (nobody == NULL) {
+            null_connection = ngx_http_sszip_null_connection(r);
+            if (null_connection == NULL) {
                 return NGX_ERROR;
             }
 
-            u->pipe->downstream = nobody;
+            u->pipe->downstream = null_connection;
 
             /*
              * Buffers that are being sent may still be read: they stay where
@@ -193,7 +193,7 @@ ngx_http_sszip_pass_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                        "http sszip client has gone: \"%V\"", &r->uri);
 
-        ctx->orphan = 1;
+        ctx->client_gone = 1;
 
         for (cl = ctx->busy; cl; cl = cl->next) {
             cl->buf->pos = cl->buf->last;
@@ -207,7 +207,7 @@ ngx_http_sszip_pass_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 
 ngx_connection_t *
-ngx_http_sszip_nobody(ngx_http_request_t *r)
+ngx_http_sszip_null_connection(ngx_http_request_t *r)
 {
     ngx_connection_t  *c;
 

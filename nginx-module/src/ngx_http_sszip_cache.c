@@ -14,15 +14,15 @@
 
 
 static void ngx_http_sszip_body_handler(ngx_http_request_t *r);
-static ngx_int_t ngx_http_sszip_look_up(ngx_http_request_t *r,
+static ngx_int_t ngx_http_sszip_lookup(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static ngx_int_t ngx_http_sszip_request_body(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, sszip_str *body, u_char **copy);
-static ngx_int_t ngx_http_sszip_beginning(ngx_http_request_t *r,
+static ngx_int_t ngx_http_sszip_body_prefix(ngx_http_request_t *r,
     sszip_str *body);
 static ngx_int_t ngx_http_sszip_respond(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
-static void ngx_http_sszip_decoded(ngx_http_request_t *r);
+static void ngx_http_sszip_decode_done(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_rewrite_target(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static ngx_int_t ngx_http_sszip_wait(ngx_http_request_t *r,
@@ -40,7 +40,7 @@ ngx_http_sszip_cache_handler(ngx_http_request_t *r)
 
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
 
-    if (!slcf->reads || r != r->main || r->content_handler == NULL) {
+    if (!slcf->reads_requests || r != r->main || r->content_handler == NULL) {
         /*
          * a request that is redirected from here is looked up where it
          * arrives
@@ -53,20 +53,20 @@ ngx_http_sszip_cache_handler(ngx_http_request_t *r)
     ctx = ngx_http_sszip_get_ctx(r);
 
     if (ctx == NULL) {
-        return slcf->judges ? NGX_HTTP_INTERNAL_SERVER_ERROR : NGX_DECLINED;
+        return slcf->has_policy ? NGX_HTTP_INTERNAL_SERVER_ERROR : NGX_DECLINED;
     }
 
-    if (slcf->inquires) {
-        ngx_http_sszip_inquire(r, ctx);
+    if (slcf->sends_probes) {
+        ngx_http_sszip_start_probe(r, ctx);
     }
 
     length = r->headers_in.chunked ? -1
                                    : ngx_max(r->headers_in.content_length_n, 0);
 
-    switch (sszip_exchange_need(ctx->exchange, length)) {
+    switch (sszip_exchange_required_body(ctx->exchange, length)) {
 
     case SSZIP_NEED_LOOK_UP:
-        return ngx_http_sszip_look_up(r, ctx);
+        return ngx_http_sszip_lookup(r, ctx);
 
     case SSZIP_NEED_WHOLE_BODY:
         ctx->whole_body = 1;
@@ -102,36 +102,37 @@ ngx_http_sszip_body_handler(ngx_http_request_t *r)
 
 
 static ngx_int_t
-ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+ngx_http_sszip_lookup(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
     u_char                     *copy;
     ngx_int_t                   rc;
-    sszip_asked                 lookup;
+    sszip_lookup_request        lookup;
     sszip_status                status;
     ngx_http_core_loc_conf_t   *clcf;
     ngx_http_sszip_loc_conf_t  *slcf;
 
     /* unless the lookup returns the same action again */
 
-    ctx->step.act = SSZIP_DO_AWAIT;
+    ctx->step.action = SSZIP_ACTION_AWAIT;
 
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
-    ngx_memzero(&lookup, sizeof(sszip_asked));
+    ngx_memzero(&lookup, sizeof(sszip_lookup_request));
 
-    lookup.size = sizeof(sszip_asked);
+    lookup.size = sizeof(sszip_lookup_request);
 
-    lookup.body_is = (ngx_http_sszip_request_body(r, ctx, &lookup.body, &copy)
-                      == NGX_OK)
-                     ? SSZIP_BODY_WHOLE : SSZIP_BODY_UNAVAILABLE;
+    lookup.body_state = (ngx_http_sszip_request_body(r, ctx, &lookup.body,
+                                                     &copy)
+                         == NGX_OK)
+                        ? SSZIP_BODY_WHOLE : SSZIP_BODY_UNAVAILABLE;
 
     rc = ngx_http_test_predicates(r, slcf->cache_bypass);
 
     if (rc == NGX_ERROR
         || ngx_http_sszip_value(r, slcf->cache_namespace, &lookup.name_space)
            != NGX_OK
-        || ngx_http_sszip_place(r, &lookup) != NGX_OK)
+        || ngx_http_sszip_set_lookup_route(r, &lookup) != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -141,34 +142,34 @@ ngx_http_sszip_look_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
                          & NGX_HTTP_SSZIP_BYPASS_LOOK_UP));
 
     lookup.now = ngx_http_sszip_now();
-    lookup.coding_allowed = ngx_http_sszip_coding_allowed(r);
-    lookup.whole = slcf->sets_length;
-    lookup.filters = 1;
+    lookup.coding_allowed = ngx_http_sszip_encoding_allowed(r);
+    lookup.no_split = slcf->sets_length;
+    lookup.has_other_filters = 1;
 #if (NGX_HTTP_GZIP)
     lookup.host_writes_vary = clcf->gzip_vary;
 #endif
     lookup.forwards_codings = slcf->sets_codings;
-    lookup.unnamed = !slcf->caches;
+    lookup.route_unnamed = !slcf->caches;
     lookup.waiter = (uintptr_t) ctx;
 
-    status = sszip_exchange_look_up(ctx->exchange, &lookup, &ctx->step);
+    status = sszip_exchange_lookup(ctx->exchange, &lookup, &ctx->step);
 
     if (copy != NULL) {
         (void) ngx_pfree(r->pool, copy);
     }
 
     if (status != SSZIP_STATUS_OK) {
-        return slcf->judges ? NGX_HTTP_INTERNAL_SERVER_ERROR : NGX_DECLINED;
+        return slcf->has_policy ? NGX_HTTP_INTERNAL_SERVER_ERROR : NGX_DECLINED;
     }
 
-    if (ctx->step.act == SSZIP_DO_RESPOND
-        || ctx->step.act == SSZIP_DO_RUN
-        || ctx->step.act == SSZIP_DO_FORWARD_REWRITTEN)
+    if (ctx->step.action == SSZIP_ACTION_RESPOND
+        || ctx->step.action == SSZIP_ACTION_RUN_JOB
+        || ctx->step.action == SSZIP_ACTION_FORWARD_REWRITTEN)
     {
         ngx_http_sszip_update(r, ctx);
     }
 
-    return ngx_http_sszip_looked_up(r, ctx);
+    return ngx_http_sszip_lookup_done(r, ctx);
 }
 
 
@@ -198,18 +199,18 @@ ngx_http_sszip_value(ngx_http_request_t *r, ngx_http_complex_value_t *cv,
 
 
 ngx_int_t
-ngx_http_sszip_looked_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+ngx_http_sszip_lookup_done(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
     ngx_int_t  rc;
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "http sszip look up step:%d", (int) ctx->step.act);
+                   "http sszip look up step:%d", (int) ctx->step.action);
 
     rc = ngx_http_sszip_run(r, ctx);
 
     if (rc == NGX_AGAIN) {
         r->read_event_handler = ngx_http_test_reading;
-        r->write_event_handler = ngx_http_sszip_decoded;
+        r->write_event_handler = ngx_http_sszip_decode_done;
 
         return NGX_DONE;
     }
@@ -218,22 +219,22 @@ ngx_http_sszip_looked_up(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         return rc;
     }
 
-    switch (ctx->step.act) {
+    switch (ctx->step.action) {
 
-    case SSZIP_DO_FORWARD:
-        ctx->step.act = SSZIP_DO_AWAIT;
+    case SSZIP_ACTION_FORWARD:
+        ctx->step.action = SSZIP_ACTION_AWAIT;
         ctx->looked_up = 1;
         return NGX_DECLINED;
 
-    case SSZIP_DO_FORWARD_REWRITTEN:
-        ctx->step.act = SSZIP_DO_AWAIT;
+    case SSZIP_ACTION_FORWARD_REWRITTEN:
+        ctx->step.action = SSZIP_ACTION_AWAIT;
         ctx->looked_up = 1;
         return ngx_http_sszip_rewrite_body(r, ctx);
 
-    case SSZIP_DO_RESPOND:
+    case SSZIP_ACTION_RESPOND:
         return ngx_http_sszip_respond(r, ctx);
 
-    case SSZIP_DO_WAIT:
+    case SSZIP_ACTION_WAIT:
         return ngx_http_sszip_wait(r, ctx);
 
     default:
@@ -275,13 +276,13 @@ ngx_http_sszip_request_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
     len = ngx_http_sszip_chain_size(cl);
 
-    if (!sszip_exchange_take_room(ctx->exchange, len)) {
-        return ngx_http_sszip_beginning(r, body);
+    if (!sszip_exchange_reserve_body_copy(ctx->exchange, len)) {
+        return ngx_http_sszip_body_prefix(r, body);
     }
 
     p = ngx_pnalloc(r->pool, len);
     if (p == NULL) {
-        return ngx_http_sszip_beginning(r, body);
+        return ngx_http_sszip_body_prefix(r, body);
     }
 
     *copy = p;
@@ -342,7 +343,7 @@ ngx_http_sszip_copy_chain(ngx_chain_t *cl, u_char *p)
 
 
 static ngx_int_t
-ngx_http_sszip_beginning(ngx_http_request_t *r, sszip_str *body)
+ngx_http_sszip_body_prefix(ngx_http_request_t *r, sszip_str *body)
 {
     u_char     *p;
     size_t      size;
@@ -399,7 +400,7 @@ ngx_http_sszip_respond(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 #if (NGX_HTTP_GZIP)
 
-    if (sszip_exchange_varies(ctx->exchange)) {
+    if (sszip_exchange_varies_on_accept_encoding(ctx->exchange)) {
         clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
         r->gzip_vary = clcf->gzip_vary;
     }
@@ -428,7 +429,7 @@ ngx_http_sszip_respond(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 /* continues after a thread has decoded the stored response, or failed to */
 
 static void
-ngx_http_sszip_decoded(ngx_http_request_t *r)
+ngx_http_sszip_decode_done(ngx_http_request_t *r)
 {
     ngx_int_t              rc;
     ngx_http_sszip_ctx_t  *ctx;
@@ -445,7 +446,7 @@ ngx_http_sszip_decoded(ngx_http_request_t *r)
     r->read_event_handler = ngx_http_block_reading;
     r->write_event_handler = ngx_http_core_run_phases;
 
-    rc = ngx_http_sszip_looked_up(r, ctx);
+    rc = ngx_http_sszip_lookup_done(r, ctx);
 
     if (rc == NGX_DECLINED) {
         ngx_http_core_run_phases(r);
@@ -470,7 +471,7 @@ ngx_http_sszip_rewrite_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
 
-    if (slcf->judges && (slcf->pass == NULL || slcf->sets_length)) {
+    if (slcf->has_policy && (slcf->pass == NULL || slcf->sets_length)) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "sszip: a batch must not go on whole, and %s",
                       slcf->pass ? "\"proxy_set_header Content-Length\" says "
@@ -587,7 +588,7 @@ ngx_http_sszip_wake_handler(ngx_event_t *ev)
 
     if (ctx == NULL
         || ev != &ctx->wake
-        || ctx->step.act != SSZIP_DO_WAIT)
+        || ctx->step.action != SSZIP_ACTION_WAIT)
     {
         /* the request continued without a wakeup */
         return;
@@ -606,8 +607,9 @@ ngx_http_sszip_wake_handler(ngx_event_t *ev)
 void
 ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    ngx_http_sszip_own_job(r, sszip_exchange_sent(ctx->exchange,
-                                                    ngx_http_sszip_now()));
-    ngx_http_sszip_note_filters(r, ctx);
+    ngx_http_sszip_run_detached_job(r,
+                                    sszip_exchange_response_sent(ctx->exchange,
+                                                       ngx_http_sszip_now()));
+    ngx_http_sszip_log_body_filters(r, ctx);
     ngx_http_sszip_wake();
 }

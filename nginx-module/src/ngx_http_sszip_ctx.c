@@ -11,7 +11,7 @@
 
 
 static void ngx_http_sszip_stop_events(ngx_http_sszip_ctx_t *ctx);
-static sszip_str ngx_http_sszip_target(ngx_http_request_t *r);
+static sszip_str ngx_http_sszip_request_target(ngx_http_request_t *r);
 
 
 ngx_http_sszip_ctx_t *
@@ -38,7 +38,7 @@ ngx_http_sszip_get_ctx(ngx_http_request_t *r)
         if (cln->handler == ngx_http_sszip_free_exchange
             && ctx->request == r)
         {
-            ngx_http_sszip_abandon(ctx);
+            ngx_http_sszip_detach(ctx);
         }
     }
 
@@ -48,9 +48,9 @@ ngx_http_sszip_get_ctx(ngx_http_request_t *r)
 
     head.size = sizeof(sszip_request_head);
     head.method = ngx_http_sszip_str(&r->method_name);
-    head.target = ngx_http_sszip_target(r);
-    head.fields = ngx_http_sszip_fields(r, &r->headers_in.headers, NULL,
-                                        &head.nfields);
+    head.target = ngx_http_sszip_request_target(r);
+    head.fields = ngx_http_sszip_read_headers(r, &r->headers_in.headers, NULL,
+                                              &head.nfields);
 
     if (head.target.data == NULL
         || head.fields == NULL
@@ -105,7 +105,7 @@ ngx_http_sszip_create_ctx(ngx_http_request_t *r, sszip_exchange *exchange)
  */
 
 static sszip_str
-ngx_http_sszip_target(ngx_http_request_t *r)
+ngx_http_sszip_request_target(ngx_http_request_t *r)
 {
     u_char     *p;
     size_t      escape;
@@ -147,11 +147,11 @@ ngx_http_sszip_target(ngx_http_request_t *r)
  */
 
 void
-ngx_http_sszip_abandon(ngx_http_sszip_ctx_t *ctx)
+ngx_http_sszip_detach(ngx_http_sszip_ctx_t *ctx)
 {
     ngx_http_sszip_stop_events(ctx);
 
-    (void) sszip_exchange_abandon(ctx->exchange);
+    (void) sszip_exchange_detach(ctx->exchange);
 
     ngx_http_sszip_wake();
 }
@@ -168,12 +168,12 @@ ngx_http_sszip_free_exchange(void *data)
 
     ngx_http_sszip_count(ctx->request, ctx);
 
-    job = sszip_exchange_last_job(ctx->exchange);
+    job = sszip_exchange_take_teardown_job(ctx->exchange);
 
     sszip_exchange_free(ctx->exchange);
     ctx->exchange = NULL;
 
-    ngx_http_sszip_own_job(ctx->request, job);
+    ngx_http_sszip_run_detached_job(ctx->request, job);
 
     ngx_http_sszip_wake();
 }

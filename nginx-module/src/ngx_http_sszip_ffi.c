@@ -25,7 +25,7 @@
 #define NGX_HTTP_SSZIP_FFI_ABI  1
 
 
-static int ngx_http_sszip_ffi_done(sszip_status status, sszip_str *out);
+static int ngx_http_sszip_ffi_result(sszip_status status, sszip_str *out);
 static int ngx_http_sszip_ffi_error(sszip_str *out, const char *text);
 
 
@@ -39,7 +39,7 @@ ngx_http_sszip_ffi_abi(void)
 void
 ngx_http_sszip_ffi_free(void)
 {
-    sszip_given_free();
+    sszip_result_free();
 }
 
 
@@ -50,25 +50,25 @@ ngx_http_sszip_ffi_variable(ngx_http_request_t *r, const u_char *name,
     size_t len, sszip_str *out)
 {
     size_t                 i;
-    sszip_str              known;
+    sszip_str              variable;
     ngx_http_sszip_ctx_t  *ctx;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
 
     for (i = 0; /* void */ ; i++) {
 
-        known = sszip_variable_name(i);
+        variable = sszip_variable_name(i);
 
-        if (known.len == 0) {
+        if (variable.len == 0) {
             return ngx_http_sszip_ffi_error(out, "no such variable");
         }
 
-        if (known.len == len && ngx_memcmp(known.data, name, len) == 0) {
+        if (variable.len == len && ngx_memcmp(variable.data, name, len) == 0) {
             break;
         }
     }
 
-    return ngx_http_sszip_ffi_done(
+    return ngx_http_sszip_ffi_result(
                sszip_exchange_variable(ctx ? ctx->exchange : NULL, i, out),
                out);
 }
@@ -96,13 +96,13 @@ ngx_http_sszip_ffi_calls(ngx_http_request_t *r, size_t most_bytes,
     size_t most_calls, const sszip_call **calls, size_t *n, int *batch,
     sszip_str *out)
 {
-    int           rc;
-    bool          is_batch;
-    size_t        len, nfields;
-    u_char       *p;
-    sszip_str     body;
-    sszip_field  *fields;
-    ngx_chain_t  *cl;
+    int            rc;
+    bool           is_batch;
+    size_t         len, nfields;
+    u_char        *p;
+    sszip_str      body;
+    ngx_chain_t   *cl;
+    sszip_header  *fields;
 
     if (r->request_body == NULL) {
         return ngx_http_sszip_ffi_error(out, "the request's body was not "
@@ -111,7 +111,8 @@ ngx_http_sszip_ffi_calls(ngx_http_request_t *r, size_t most_bytes,
 
     ngx_memzero(&body, sizeof(sszip_str));
 
-    fields = ngx_http_sszip_fields(r, &r->headers_in.headers, NULL, &nfields);
+    fields = ngx_http_sszip_read_headers(r, &r->headers_in.headers, NULL,
+                                         &nfields);
     if (fields == NULL) {
         return ngx_http_sszip_ffi_error(out, "memory");
     }
@@ -129,7 +130,7 @@ ngx_http_sszip_ffi_calls(ngx_http_request_t *r, size_t most_bytes,
             return ngx_http_sszip_ffi_error(out, "length");
         }
 
-        p = sszip_calls_room(len);
+        p = sszip_calls_buffer(len);
         if (p == NULL) {
             return ngx_http_sszip_ffi_error(out, "memory");
         }
@@ -143,10 +144,10 @@ ngx_http_sszip_ffi_calls(ngx_http_request_t *r, size_t most_bytes,
         body.len = len;
     }
 
-    rc = ngx_http_sszip_ffi_done(sszip_calls_read(fields, nfields, body,
-                                                  most_bytes, most_calls,
-                                                  calls, n, &is_batch, out),
-                                 out);
+    rc = ngx_http_sszip_ffi_result(sszip_calls_parse(fields, nfields, body,
+                                                     most_bytes, most_calls,
+                                                     calls, n, &is_batch, out),
+                                   out);
 
     if (rc != NGX_ERROR) {
         *batch = is_batch;
@@ -167,8 +168,8 @@ ngx_http_sszip_ffi_get(const u_char *name, size_t len, sszip_str *out)
     str.data = name;
     str.len = len;
 
-    return ngx_http_sszip_ffi_done(
-               sszip_kept_get(str, ngx_http_sszip_now(), out), out);
+    return ngx_http_sszip_ffi_result(
+               sszip_value_get(str, ngx_http_sszip_now(), out), out);
 }
 
 
@@ -176,8 +177,8 @@ int
 ngx_http_sszip_ffi_set(const sszip_str *name, const sszip_str *value,
     uint64_t ttl, sszip_str *out)
 {
-    return ngx_http_sszip_ffi_done(
-               sszip_kept_set(*name, *value, ttl, ngx_http_sszip_now(), out),
+    return ngx_http_sszip_ffi_result(
+               sszip_value_set(*name, *value, ttl, ngx_http_sszip_now(), out),
                out);
 }
 
@@ -185,7 +186,7 @@ ngx_http_sszip_ffi_set(const sszip_str *name, const sszip_str *value,
 int
 ngx_http_sszip_ffi_delete(const sszip_str *name, sszip_str *out)
 {
-    return ngx_http_sszip_ffi_done(sszip_kept_delete(*name, out), out);
+    return ngx_http_sszip_ffi_result(sszip_value_delete(*name, out), out);
 }
 
 
@@ -193,18 +194,18 @@ int
 ngx_http_sszip_ffi_look_up(const sszip_str *name, sszip_str *out,
     uint64_t *generation)
 {
-    return ngx_http_sszip_ffi_done(sszip_kept_look_up(*name, out, generation),
-                                   out);
+    return ngx_http_sszip_ffi_result(
+               sszip_value_lookup_request(*name, out, generation), out);
 }
 
 
 int
-ngx_http_sszip_ffi_take(const sszip_str *name, const sszip_str *head,
+ngx_http_sszip_ffi_decode_reply(const sszip_str *name, const sszip_str *head,
     const sszip_str *body, uint64_t generation, sszip_str *out)
 {
-    return ngx_http_sszip_ffi_done(
-               sszip_kept_take(*name, *head, *body, generation,
-                               ngx_http_sszip_now(), out),
+    return ngx_http_sszip_ffi_result(
+               sszip_value_decode_reply(*name, *head, *body, generation,
+                                        ngx_http_sszip_now(), out),
                out);
 }
 
@@ -213,8 +214,9 @@ int
 ngx_http_sszip_ffi_answer(const sszip_str *key, const sszip_str *id,
     sszip_str *out)
 {
-    return ngx_http_sszip_ffi_done(
-               sszip_stored_get(*key, *id, ngx_http_sszip_now(), out), out);
+    return ngx_http_sszip_ffi_result(
+               sszip_cached_response_get(*key, *id, ngx_http_sszip_now(), out),
+               out);
 }
 
 
@@ -244,7 +246,7 @@ ngx_http_sszip_ffi_owner_head(const sszip_str *head, unsigned int *status,
 {
     uint16_t  code;
 
-    if (sszip_owner_head(*head, &code, length) != SSZIP_STATUS_OK) {
+    if (sszip_owner_reply_head(*head, &code, length) != SSZIP_STATUS_OK) {
         return NGX_ERROR;
     }
 
@@ -257,7 +259,7 @@ ngx_http_sszip_ffi_owner_head(const sszip_str *head, unsigned int *status,
 int
 ngx_http_sszip_ffi_purge(const sszip_str *query, sszip_str *out)
 {
-    return ngx_http_sszip_ffi_done(sszip_purge_request(*query, out), out);
+    return ngx_http_sszip_ffi_result(sszip_purge_request(*query, out), out);
 }
 
 
@@ -267,64 +269,64 @@ int
 ngx_http_sszip_ffi_gzip(const sszip_str *data, unsigned int level,
     sszip_str *out)
 {
-    return ngx_http_sszip_ffi_done(sszip_gzip(*data, ngx_min(level, 255), out),
-                                   out);
+    return ngx_http_sszip_ffi_result(
+               sszip_gzip(*data, ngx_min(level, 255), out), out);
 }
 
 
 int
 ngx_http_sszip_ffi_gunzip(const sszip_str *data, size_t most, sszip_str *out)
 {
-    return ngx_http_sszip_ffi_done(sszip_gunzip(*data, most, out), out);
+    return ngx_http_sszip_ffi_result(sszip_gunzip(*data, most, out), out);
 }
 
 
 int
-ngx_http_sszip_ffi_json_to_ssz(const sszip_what *type, const sszip_str *json,
-    sszip_str *out)
+ngx_http_sszip_ffi_json_to_ssz(const sszip_ssz_type *type,
+    const sszip_str *json, sszip_str *out)
 {
-    return ngx_http_sszip_ffi_done(sszip_json_to_ssz(type, *json, out), out);
+    return ngx_http_sszip_ffi_result(sszip_json_to_ssz(type, *json, out), out);
 }
 
 
 int
-ngx_http_sszip_ffi_ssz_to_json(const sszip_what *type, const sszip_str *ssz,
+ngx_http_sszip_ffi_ssz_to_json(const sszip_ssz_type *type, const sszip_str *ssz,
     sszip_str *out)
 {
-    return ngx_http_sszip_ffi_done(sszip_ssz_to_json(type, *ssz, out), out);
+    return ngx_http_sszip_ffi_result(sszip_ssz_to_json(type, *ssz, out), out);
 }
 
 
 int
-ngx_http_sszip_ffi_check(const sszip_what *type, const sszip_str *ssz,
+ngx_http_sszip_ffi_check(const sszip_ssz_type *type, const sszip_str *ssz,
     sszip_str *out)
 {
-    return ngx_http_sszip_ffi_done(sszip_ssz_check(type, *ssz, out), out);
+    return ngx_http_sszip_ffi_result(sszip_ssz_check(type, *ssz, out), out);
 }
 
 
 int
-ngx_http_sszip_ffi_root(const sszip_what *type, const sszip_str *ssz,
+ngx_http_sszip_ffi_root(const sszip_ssz_type *type, const sszip_str *ssz,
     sszip_str *out)
 {
-    return ngx_http_sszip_ffi_done(sszip_ssz_root(type, *ssz, out), out);
+    return ngx_http_sszip_ffi_result(sszip_ssz_root(type, *ssz, out), out);
 }
 
 
 /* metrics */
 
 int
-ngx_http_sszip_ffi_stats(const sszip_figure **figures, size_t *n,
+ngx_http_sszip_ffi_stats(const sszip_metric **figures, size_t *n,
     sszip_str *out)
 {
-    sszip_board  board;
+    sszip_metrics_board  board;
 
-    if (!ngx_http_sszip_board(&board)) {
+    if (!ngx_http_sszip_metrics_board(&board)) {
         return ngx_http_sszip_ffi_error(out, "nothing is counted: no location "
                                              "has \"sszip_status on\"");
     }
 
-    if (sszip_board_figures(&board, figures, n) != SSZIP_STATUS_OK) {
+    if (sszip_metrics_board_read(&board, figures, n) != SSZIP_STATUS_OK) {
         return ngx_http_sszip_ffi_error(out, "sszip failed inside");
     }
 
@@ -333,7 +335,7 @@ ngx_http_sszip_ffi_stats(const sszip_figure **figures, size_t *n,
 
 
 static int
-ngx_http_sszip_ffi_done(sszip_status status, sszip_str *out)
+ngx_http_sszip_ffi_result(sszip_status status, sszip_str *out)
 {
     switch (status) {
 

@@ -8,11 +8,11 @@
 
 
 static ngx_int_t ngx_http_sszip_header_filter(ngx_http_request_t *r);
-static void ngx_http_sszip_look_at_filters(ngx_http_request_t *r,
+static void ngx_http_sszip_detect_body_filters(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 static ngx_int_t ngx_http_sszip_body_filter(ngx_http_request_t *r,
     ngx_chain_t *in);
-static ngx_int_t ngx_http_sszip_tee(ngx_http_request_t *r,
+static ngx_int_t ngx_http_sszip_copy_to_cache(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
 
 
@@ -37,7 +37,7 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
     ngx_int_t              rc;
     ngx_http_sszip_ctx_t  *ctx;
 
-    ngx_http_sszip_let_code(r);
+    ngx_http_sszip_allow_encoding(r);
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
 
@@ -45,23 +45,23 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
         return ngx_http_next_header_filter(r);
     }
 
-    if (ctx->step.act == SSZIP_DO_RESPOND) {
-        ctx->step.act = SSZIP_DO_PASS;
-        ngx_http_sszip_look_at_filters(r, ctx);
+    if (ctx->step.action == SSZIP_ACTION_RESPOND) {
+        ctx->step.action = SSZIP_ACTION_PASS;
+        ngx_http_sszip_detect_body_filters(r, ctx);
 
-        return (ngx_http_sszip_code_stored_head(r, ctx) == NGX_OK)
+        return (ngx_http_sszip_filtered_hit_head(r, ctx) == NGX_OK)
                ? ngx_http_sszip_send_head(r, ctx) : NGX_ERROR;
     }
 
-    if (ctx->step.act != SSZIP_DO_AWAIT) {
+    if (ctx->step.action != SSZIP_ACTION_AWAIT) {
         return ngx_http_sszip_send_head(r, ctx);
     }
 
-    ngx_http_sszip_look_at_filters(r, ctx);
+    ngx_http_sszip_detect_body_filters(r, ctx);
 
-    ctx->own = (r->upstream == NULL || r->upstream->cleanup == NULL);
+    ctx->local = (r->upstream == NULL || r->upstream->cleanup == NULL);
 
-    rc = ngx_http_sszip_judge(r, ctx);
+    rc = ngx_http_sszip_response_head(r, ctx);
 
     /* followers need not wait for a response that is not cached */
     ngx_http_sszip_wake();
@@ -71,28 +71,30 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
         return NGX_ERROR;
     }
 
-    if (ctx->step.act == SSZIP_DO_PASS) {
+    if (ctx->step.action == SSZIP_ACTION_PASS) {
         return ngx_http_sszip_send_head(r, ctx);
     }
 
-    if (ctx->step.act == SSZIP_DO_FAIL
+    if (ctx->step.action == SSZIP_ACTION_FAIL
         && r->headers_out.status == NGX_HTTP_SWITCHING_PROTOCOLS)
     {
         /* no end of a body follows */
         ctx->keepalive = 0;
-        return ngx_http_sszip_bad_gateway(r, ctx, ctx->step.why);
+        return ngx_http_sszip_bad_gateway(r, ctx, ctx->step.reason);
     }
 
-    ngx_http_sszip_watch_upstream(r, ctx);
+    ngx_http_sszip_hook_finalize(r, ctx);
 
     r->main_filter_need_in_memory = 1;
 
-    if (ctx->step.act != SSZIP_DO_SHOW) {
+    if (ctx->step.action != SSZIP_ACTION_OBSERVE) {
         /* ranges refer to the upstream's bytes, and no withheld head */
         r->allow_ranges = 0;
     }
 
-    if (ctx->step.act == SSZIP_DO_SHOW || ctx->step.act == SSZIP_DO_STREAM) {
+    if (ctx->step.action == SSZIP_ACTION_OBSERVE
+        || ctx->step.action == SSZIP_ACTION_STREAM)
+    {
         return ngx_http_sszip_pass_head(r, ctx);
     }
 
@@ -109,13 +111,13 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
 /* a filter that changes bodies clears the length, or needs them in memory */
 
 static void
-ngx_http_sszip_look_at_filters(ngx_http_request_t *r,
+ngx_http_sszip_detect_body_filters(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx)
 {
     off_t                       length;
     ngx_uint_t                  compresses;
-    sszip_beside                effect;
     ngx_table_elt_t            *coding;
+    sszip_other_filters         other_filters;
     ngx_http_sszip_loc_conf_t  *slcf;
 
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sszip_module);
@@ -126,29 +128,30 @@ ngx_http_sszip_look_at_filters(ngx_http_request_t *r,
 
     length = r->headers_out.content_length_n;
     coding = r->headers_out.content_encoding;
-    compresses = coding != NULL && coding->value.len && !ctx->node_coded;
+    compresses = coding != NULL && coding->value.len && !ctx->upstream_encoded;
 
-    effect = sszip_exchange_beside(ctx->exchange,
-                                   r->filter_need_in_memory
-                                   || length != ctx->node_length,
-                                   compresses, length >= 0);
+    other_filters = sszip_exchange_other_filters(ctx->exchange,
+                                           r->filter_need_in_memory
+                                           || length != ctx->unfiltered_length,
+                                           compresses, length >= 0);
 
-    ctx->changed = (effect != SSZIP_BESIDE_NOTHING);
+    ctx->body_changed = (other_filters != SSZIP_OTHER_FILTERS_NONE);
 
-    if (effect == SSZIP_BESIDE_APART) {
+    if (other_filters == SSZIP_OTHER_FILTERS_SEPARATE_COPY) {
         r->main_filter_need_in_memory = 1;
     }
 
-    ngx_http_sszip_note_filters(r, ctx);
+    ngx_http_sszip_log_body_filters(r, ctx);
 }
 
 
 void
-ngx_http_sszip_note_filters(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+ngx_http_sszip_log_body_filters(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx)
 {
     ngx_http_sszip_loc_conf_t  *slcf;
 
-    if (!sszip_exchange_is_news(ctx->exchange)) {
+    if (!sszip_exchange_is_new_filter_detection(ctx->exchange)) {
         return;
     }
 
@@ -174,7 +177,7 @@ ngx_http_sszip_send_head(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     rc = ngx_http_next_header_filter(r);
 
-    ctx->headless = (rc == NGX_ERROR);
+    ctx->head_failed = (rc == NGX_ERROR);
 
     return rc;
 }
@@ -184,7 +187,7 @@ ngx_int_t
 ngx_http_sszip_send_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_chain_t *in)
 {
-    return ctx->headless ? NGX_ERROR : ngx_http_next_body_filter(r, in);
+    return ctx->head_failed ? NGX_ERROR : ngx_http_next_body_filter(r, in);
 }
 
 
@@ -233,29 +236,29 @@ ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         ctx->done = 0;
 
         /* the upstream request is over: no upstream module reads a status */
-        ctx->own = 1;
+        ctx->local = 1;
 
-        return ngx_http_sszip_go(r, ctx, NULL);
+        return ngx_http_sszip_resume_body(r, ctx, NULL);
     }
 
-    switch (ctx->step.act) {
+    switch (ctx->step.action) {
 
-    case SSZIP_DO_HOLD:
+    case SSZIP_ACTION_BUFFER:
         return ngx_http_sszip_collect(r, ctx, in);
 
-    case SSZIP_DO_STREAM:
+    case SSZIP_ACTION_STREAM:
         return ngx_http_sszip_stream_body(r, ctx, in);
 
-    case SSZIP_DO_SHOW:
-        return ngx_http_sszip_tee(r, ctx, in);
+    case SSZIP_ACTION_OBSERVE:
+        return ngx_http_sszip_copy_to_cache(r, ctx, in);
 
-    case SSZIP_DO_RUN:
+    case SSZIP_ACTION_RUN_JOB:
         return NGX_AGAIN;
 
-    case SSZIP_DO_FAIL:
+    case SSZIP_ACTION_FAIL:
 
         if (!r->header_sent) {
-            return ngx_http_sszip_drop(r, ctx, in);
+            return ngx_http_sszip_discard_chain(r, ctx, in);
         }
 
         /* bytes that are being sent may continue, but no others follow */
@@ -272,13 +275,13 @@ ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 /* feeds a response to the cache while it is sent */
 
 static ngx_int_t
-ngx_http_sszip_tee(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
+ngx_http_sszip_copy_to_cache(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_chain_t *in)
 {
     ngx_int_t   rc;
     ngx_uint_t  last;
 
-    last = ngx_http_sszip_show(ctx, in);
+    last = ngx_http_sszip_feed_pieces(ctx, in);
 
     /* the response may have become too long to be stored */
     ngx_http_sszip_wake();
@@ -286,7 +289,7 @@ ngx_http_sszip_tee(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     rc = ngx_http_sszip_pass_body(r, ctx, in);
 
     if (last) {
-        ctx->step.act = SSZIP_DO_PASS;
+        ctx->step.action = SSZIP_ACTION_PASS;
         ngx_http_sszip_store(r, ctx);
     }
 

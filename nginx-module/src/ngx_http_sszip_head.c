@@ -8,15 +8,15 @@
 
 
 static ngx_int_t ngx_http_sszip_set_head_out(ngx_http_request_t *r,
-    const sszip_edit *edit);
+    const sszip_head_edit *edit);
 static void ngx_http_sszip_set_status(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
-static ngx_uint_t ngx_http_sszip_has_one_vary(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_sszip_has_single_vary(ngx_http_request_t *r);
 static void ngx_http_sszip_set_content_type(ngx_http_request_t *r,
     ngx_str_t *value);
 static ngx_int_t ngx_http_sszip_set_cache_control(ngx_http_request_t *r,
     ngx_table_elt_t *header);
-static ngx_uint_t ngx_http_sszip_from_node(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_sszip_is_from_upstream(ngx_http_request_t *r);
 static void ngx_http_sszip_set_read_size(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
@@ -41,13 +41,13 @@ static size_t  ngx_http_sszip_known_fields[] = {
 
 /* converts the headers of a head for the core; NULL: no memory */
 
-sszip_field *
-ngx_http_sszip_fields(ngx_http_request_t *r, ngx_list_t *list,
+sszip_header *
+ngx_http_sszip_read_headers(ngx_http_request_t *r, ngx_list_t *list,
     ngx_str_t *content_type, size_t *n)
 {
     size_t            count;
     ngx_uint_t        i;
-    sszip_field      *fields, *field;
+    sszip_header     *fields, *field;
     ngx_list_part_t  *part;
     ngx_table_elt_t  *header;
 
@@ -57,7 +57,7 @@ ngx_http_sszip_fields(ngx_http_request_t *r, ngx_list_t *list,
         count += part->nelts;
     }
 
-    fields = ngx_palloc(r->pool, count * sizeof(sszip_field));
+    fields = ngx_palloc(r->pool, count * sizeof(sszip_header));
     if (fields == NULL) {
         return NULL;
     }
@@ -95,8 +95,8 @@ ngx_http_sszip_fields(ngx_http_request_t *r, ngx_list_t *list,
 ngx_int_t
 ngx_http_sszip_edit_head_out(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    size_t             i, n;
-    const sszip_edit  *edits;
+    size_t                  i, n;
+    const sszip_head_edit  *edits;
 
     if (sszip_exchange_head_edits(ctx->exchange, &edits, &n)
         != SSZIP_STATUS_OK)
@@ -145,8 +145,8 @@ ngx_int_t
 ngx_http_sszip_set_stored_head(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx)
 {
-    size_t             i, n;
-    const sszip_edit  *edits;
+    size_t                  i, n;
+    const sszip_head_edit  *edits;
 
     if (sszip_exchange_head_edits(ctx->exchange, &edits, &n)
         != SSZIP_STATUS_OK)
@@ -176,21 +176,21 @@ ngx_http_sszip_set_stored_head(ngx_http_request_t *r,
     /* the exchange has evaluated the request's conditions */
     r->disable_not_modified = 1;
 
-    ctx->node_length = r->headers_out.content_length_n;
+    ctx->unfiltered_length = r->headers_out.content_length_n;
 
     return NGX_OK;
 }
 
 
 ngx_int_t
-ngx_http_sszip_code_stored_head(ngx_http_request_t *r,
+ngx_http_sszip_filtered_hit_head(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx)
 {
-    size_t             i, n;
-    sszip_field       *fields;
-    const sszip_edit  *edits;
+    size_t                  i, n;
+    sszip_header           *fields;
+    const sszip_head_edit  *edits;
 
-    if (!ctx->changed && ngx_http_sszip_has_one_vary(r)) {
+    if (!ctx->body_changed && ngx_http_sszip_has_single_vary(r)) {
 
         /* the common case: no other filter changed the head */
 
@@ -198,10 +198,10 @@ ngx_http_sszip_code_stored_head(ngx_http_request_t *r,
                ? ngx_http_sszip_set_head_out(r, &ctx->coding) : NGX_OK;
     }
 
-    fields = ngx_http_sszip_fields(r, &r->headers_out.headers, NULL, &n);
+    fields = ngx_http_sszip_read_headers(r, &r->headers_out.headers, NULL, &n);
 
     if (fields == NULL
-        || sszip_exchange_stored_head(ctx->exchange, fields, n)
+        || sszip_exchange_filtered_hit_head(ctx->exchange, fields, n)
            != SSZIP_STATUS_OK
         || sszip_exchange_head_edits(ctx->exchange, &edits, &n)
            != SSZIP_STATUS_OK)
@@ -216,7 +216,7 @@ ngx_http_sszip_code_stored_head(ngx_http_request_t *r,
         if ((edits[i].field == SSZIP_FIELD_CONTENT_ENCODING
              || edits[i].field == SSZIP_FIELD_VARY
              || (edits[i].field == SSZIP_FIELD_CONTENT_LENGTH
-                 && !ctx->changed))
+                 && !ctx->body_changed))
             && ngx_http_sszip_set_head_out(r, &edits[i]) != NGX_OK)
         {
             return NGX_ERROR;
@@ -230,7 +230,7 @@ ngx_http_sszip_code_stored_head(ngx_http_request_t *r,
 /* whether there is at most one Vary line, which is sszip's */
 
 static ngx_uint_t
-ngx_http_sszip_has_one_vary(ngx_http_request_t *r)
+ngx_http_sszip_has_single_vary(ngx_http_request_t *r)
 {
     ngx_uint_t        i, n;
     ngx_list_part_t  *part;
@@ -343,7 +343,7 @@ ngx_http_sszip_set_cache_control(ngx_http_request_t *r,
 /* the strings of an exchange live as long as the request's pool */
 
 static ngx_int_t
-ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
+ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_head_edit *edit)
 {
     size_t             offset;
     ngx_str_t          name, value;
@@ -422,7 +422,7 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_edit *edit)
 /* passes the response head to the core */
 
 ngx_int_t
-ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+ngx_http_sszip_response_head(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
     bool                        serves_stale;
     sszip_failure               failure;
@@ -439,8 +439,10 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     if (!slcf->caches && failure != SSZIP_FAILURE_STATUS) {
         /* for metrics; routes that cache have reported it before */
-        (void) sszip_exchange_fails(ctx->exchange, failure, head.status,
-                                    ngx_http_sszip_now(), &serves_stale);
+        (void) sszip_exchange_upstream_failed(ctx->exchange, failure,
+                                              head.status,
+                                              ngx_http_sszip_now(),
+                                              &serves_stale);
     }
 
     if (r->subrequest_ranges) {
@@ -448,14 +450,16 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         head.status = NGX_HTTP_PARTIAL_CONTENT;
     }
 
-    head.unbuffered = ngx_http_sszip_from_node(r) && !r->upstream->buffering;
-    head.coding_allowed = ngx_http_sszip_coding_allowed(r);
+    head.unbuffered = ngx_http_sszip_is_from_upstream(r)
+                      && !r->upstream->buffering;
+    head.coding_allowed = ngx_http_sszip_encoding_allowed(r);
 #if (NGX_HTTP_GZIP)
     head.host_writes_vary = clcf->gzip_vary;
 #endif
 
     if (head.fields == NULL) {
-        return (sszip_exchange_no_response_head(ctx->exchange, &ctx->step)
+        return (sszip_exchange_response_head_unavailable(ctx->exchange,
+                                                         &ctx->step)
                 == SSZIP_STATUS_OK) ? NGX_OK : NGX_ERROR;
     }
 
@@ -463,7 +467,7 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         != SSZIP_STATUS_OK)
     {
         /* the head is sent unchanged */
-        ctx->step.act = SSZIP_DO_PASS;
+        ctx->step.action = SSZIP_ACTION_PASS;
         return NGX_OK;
     }
 
@@ -471,17 +475,19 @@ ngx_http_sszip_judge(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 #if (NGX_HTTP_GZIP)
 
-    if (clcf->gzip_vary && sszip_exchange_varies(ctx->exchange)) {
+    if (clcf->gzip_vary
+        && sszip_exchange_varies_on_accept_encoding(ctx->exchange))
+    {
         r->gzip_vary = 1;
     }
 
 #endif
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "http sszip head step:%d length:%O", (int) ctx->step.act,
+                   "http sszip head step:%d length:%O", (int) ctx->step.action,
                    r->headers_out.content_length_n);
 
-    if (ctx->step.act == SSZIP_DO_HOLD) {
+    if (ctx->step.action == SSZIP_ACTION_BUFFER) {
         ngx_http_sszip_set_read_size(r, ctx);
         return NGX_OK;
     }
@@ -507,7 +513,7 @@ ngx_http_sszip_set_read_size(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     size = sszip_exchange_read_size(ctx->exchange);
     u = r->upstream;
 
-    if (!ngx_http_sszip_from_node(r)
+    if (!ngx_http_sszip_is_from_upstream(r)
         || !u->buffering
         || u->conf->bufs.size >= size)
     {
@@ -545,7 +551,7 @@ ngx_http_sszip_head(ngx_http_request_t *r, sszip_response_head *head,
 
     /* a body that ends with its connection may be truncated unnoticed */
 
-    head->delimited = !ngx_http_sszip_from_node(r)
+    head->delimited = !ngx_http_sszip_is_from_upstream(r)
                       || r->upstream->headers_in.chunked
                       || r->upstream->headers_in.content_length_n >= 0;
 
@@ -553,21 +559,21 @@ ngx_http_sszip_head(ngx_http_request_t *r, sszip_response_head *head,
         /* nginx may have converted it to a 304 for this client */
         head->status = (uint16_t) u->headers_in.status_n;
         head->content_length = u->headers_in.content_length_n;
-        head->fields = ngx_http_sszip_fields(r, &u->headers_in.headers, NULL,
-                                             &head->nfields);
+        head->fields = ngx_http_sszip_read_headers(r, &u->headers_in.headers,
+                                                   NULL, &head->nfields);
 
     } else {
         head->status = (uint16_t) r->headers_out.status;
         head->content_length = r->headers_out.content_length_n;
-        head->fields = ngx_http_sszip_fields(r, &r->headers_out.headers,
-                                             &r->headers_out.content_type,
-                                             &head->nfields);
+        head->fields = ngx_http_sszip_read_headers(r, &r->headers_out.headers,
+                                                   &r->headers_out.content_type,
+                                                   &head->nfields);
     }
 }
 
 
 static ngx_uint_t
-ngx_http_sszip_from_node(ngx_http_request_t *r)
+ngx_http_sszip_is_from_upstream(ngx_http_request_t *r)
 {
 #if (NGX_HTTP_CACHE)
     if (r->cached) {
@@ -587,7 +593,7 @@ ngx_http_sszip_from_node(ngx_http_request_t *r)
  */
 
 ngx_uint_t
-ngx_http_sszip_coding_allowed(ngx_http_request_t *r)
+ngx_http_sszip_encoding_allowed(ngx_http_request_t *r)
 {
 #if (NGX_HTTP_GZIP)
 

@@ -25,10 +25,10 @@
 
 static void ngx_http_sszip_link_wake_waiters(void);
 static void ngx_http_sszip_link_run(ngx_event_t *ev);
-static sszip_link_opened ngx_http_sszip_link_connect(ngx_uint_t slot);
+static sszip_connect_result ngx_http_sszip_link_connect(ngx_uint_t slot);
 static void ngx_http_sszip_link_write(ngx_uint_t slot);
 static void ngx_http_sszip_link_close(ngx_uint_t slot);
-static void ngx_http_sszip_link_lost(ngx_uint_t slot);
+static void ngx_http_sszip_link_closed(ngx_uint_t slot);
 static void ngx_http_sszip_link_read_handler(ngx_event_t *rev);
 static void ngx_http_sszip_link_write_handler(ngx_event_t *wev);
 static void ngx_http_sszip_link_timer_handler(ngx_event_t *ev);
@@ -55,8 +55,8 @@ ngx_http_sszip_link_start(ngx_addr_t *owner)
 
     ngx_http_sszip_owner = owner;
 
-    ngx_http_sszip_own_timer(&ngx_http_sszip_link_timer,
-                             ngx_http_sszip_link_timer_handler);
+    ngx_http_sszip_init_timer(&ngx_http_sszip_link_timer,
+                              ngx_http_sszip_link_timer_handler);
 
     /* a worker that quits need not wait for this timer */
     ngx_http_sszip_link_timer.cancelable = 1;
@@ -93,13 +93,13 @@ ngx_http_sszip_link_wake_waiters(void)
     uintptr_t              waiter;
     ngx_http_sszip_ctx_t  *ctx;
 
-    while ((len = sszip_next_line(line, sizeof(line))) != 0) {
+    while ((len = sszip_next_log_line(line, sizeof(line))) != 0) {
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0, "sszip: %*s", len, line);
     }
 
-    ngx_http_sszip_refresh_board();
+    ngx_http_sszip_update_gauges();
 
-    while ((waiter = sszip_next_woken()) != 0) {
+    while ((waiter = sszip_next_wakeup()) != 0) {
         ctx = (ngx_http_sszip_ctx_t *) waiter;
         ngx_post_event(&ctx->wake, &ngx_posted_events);
     }
@@ -107,14 +107,14 @@ ngx_http_sszip_link_wake_waiters(void)
 
 
 void
-ngx_http_sszip_own_timer(ngx_event_t *ev, ngx_event_handler_pt handler)
+ngx_http_sszip_init_timer(ngx_event_t *ev, ngx_event_handler_pt handler)
 {
-    static ngx_connection_t  dumb;
+    static ngx_connection_t  null_connection;
 
-    dumb.fd = (ngx_socket_t) -1;
+    null_connection.fd = (ngx_socket_t) -1;
 
     ev->handler = handler;
-    ev->data = &dumb;
+    ev->data = &null_connection;
     ev->log = ngx_cycle->log;
 }
 
@@ -143,7 +143,7 @@ ngx_http_sszip_link_run(ngx_event_t *ev)
 
     for ( ;; ) {
 
-        switch (sszip_link_next(&slot)) {
+        switch (sszip_link_next_action(&slot)) {
 
         case SSZIP_LINK_CONNECT:
             now = ngx_http_sszip_now();
@@ -171,7 +171,7 @@ ngx_http_sszip_link_run(ngx_event_t *ev)
 }
 
 
-static sszip_link_opened
+static sszip_connect_result
 ngx_http_sszip_link_connect(ngx_uint_t slot)
 {
     ngx_log_t              log;
@@ -180,7 +180,7 @@ ngx_http_sszip_link_connect(ngx_uint_t slot)
     ngx_peer_connection_t  peer;
 
     if (slot >= NGX_HTTP_SSZIP_LINK_SLOTS || ngx_exiting) {
-        return SSZIP_LINK_FAILED;
+        return SSZIP_CONNECT_FAILED;
     }
 
     ngx_memzero(&peer, sizeof(ngx_peer_connection_t));
@@ -213,8 +213,8 @@ ngx_http_sszip_link_connect(ngx_uint_t slot)
         /* other errors mean that the owner is busy or unreachable */
 
         return (ngx_http_sszip_link_err == NGX_ECONNREFUSED
-                || ngx_http_sszip_link_err == NGX_ENOENT) ? SSZIP_LINK_ABSENT
-                                                          : SSZIP_LINK_FAILED;
+                || ngx_http_sszip_link_err == NGX_ENOENT)
+               ? SSZIP_CONNECT_REFUSED : SSZIP_CONNECT_FAILED;
     }
 
     c = peer.connection;
@@ -231,7 +231,7 @@ ngx_http_sszip_link_connect(ngx_uint_t slot)
 
     ngx_http_sszip_link[slot] = c;
 
-    return SSZIP_LINK_OPEN;
+    return SSZIP_CONNECT_OPEN;
 }
 
 
@@ -286,11 +286,11 @@ ngx_http_sszip_link_write(ngx_uint_t slot)
         }
 
         if (n == NGX_ERROR) {
-            ngx_http_sszip_link_lost(slot);
+            ngx_http_sszip_link_closed(slot);
             return;
         }
 
-        (void) sszip_link_written(slot, n);
+        (void) sszip_link_bytes_written(slot, n);
     }
 }
 
@@ -310,7 +310,7 @@ ngx_http_sszip_link_close(ngx_uint_t slot)
 
 
 static void
-ngx_http_sszip_link_lost(ngx_uint_t slot)
+ngx_http_sszip_link_closed(ngx_uint_t slot)
 {
     ngx_http_sszip_link_close(slot);
     (void) sszip_link_closed(slot, ngx_http_sszip_now());
@@ -332,7 +332,7 @@ ngx_http_sszip_link_read_handler(ngx_event_t *rev)
 
     for (total = 0; n != 0 && total < NGX_HTTP_SSZIP_LINK_BYTES; total += n) {
 
-        if (sszip_link_room(slot, &p, &len) != SSZIP_STATUS_OK) {
+        if (sszip_link_read_buffer(slot, &p, &len) != SSZIP_STATUS_OK) {
             n = 0;
             break;
         }
@@ -345,7 +345,7 @@ ngx_http_sszip_link_read_handler(ngx_event_t *rev)
             break;
         }
 
-        (void) sszip_link_filled(slot, n, ngx_http_sszip_now());
+        (void) sszip_link_bytes_read(slot, n, ngx_http_sszip_now());
 
         if (!rev->ready) {
             /* epoll has reported the number of bytes */
@@ -360,7 +360,7 @@ ngx_http_sszip_link_read_handler(ngx_event_t *rev)
                || n == NGX_ERROR
                || ngx_handle_read_event(rev, 0) != NGX_OK)
     {
-        ngx_http_sszip_link_lost(slot);
+        ngx_http_sszip_link_closed(slot);
     }
 
     ngx_http_sszip_wake();
@@ -410,7 +410,7 @@ ngx_http_sszip_link_tick(void)
         ngx_add_timer(&ngx_http_sszip_link_timer, ms);
     }
 
-    change = sszip_link_news(now, &is_bad);
+    change = sszip_link_health_change(now, &is_bad);
 
     if (change.len) {
         level = is_bad ? NGX_LOG_ERR : NGX_LOG_NOTICE;

@@ -13,7 +13,7 @@ static char *ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd,
 static char *ngx_http_sszip_thread_pool(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 #endif
-static char *ngx_http_sszip_said(ngx_conf_t *cf, ngx_command_t *cmd,
+static char *ngx_http_sszip_report_directive(ngx_conf_t *cf, ngx_command_t *cmd,
     sszip_status status, sszip_str *text);
 static void *ngx_http_sszip_create_main_conf(ngx_conf_t *cf);
 static void *ngx_http_sszip_create_loc_conf(ngx_conf_t *cf);
@@ -23,8 +23,8 @@ static ngx_int_t ngx_http_sszip_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_sszip_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_sszip_init_process(ngx_cycle_t *cycle);
 static void ngx_http_sszip_exit_process(ngx_cycle_t *cycle);
-static void ngx_http_sszip_free_plan(void *data);
-static void ngx_http_sszip_check_places(ngx_conf_t *cf,
+static void ngx_http_sszip_free_validated_config(void *data);
+static void ngx_http_sszip_check_routes(ngx_conf_t *cf,
     ngx_http_sszip_main_conf_t *smcf);
 
 
@@ -52,7 +52,7 @@ static ngx_conf_post_t  ngx_http_sszip_purge_post = {
 
 
 static ngx_conf_post_t  ngx_http_sszip_status_post = {
-    ngx_http_sszip_tell_status
+    ngx_http_sszip_report_status
 };
 
 
@@ -109,7 +109,7 @@ static ngx_command_t  ngx_http_sszip_commands[] = {
                         ngx_conf_set_flag_slot, purges,
                         &ngx_http_sszip_purge_post),
     ngx_http_sszip_slot("sszip_status", NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
-                        ngx_conf_set_flag_slot, tells,
+                        ngx_conf_set_flag_slot, reports_status,
                         &ngx_http_sszip_status_post),
     ngx_http_sszip_slot("sszip_cache_namespace",
                         NGX_HTTP_SSZIP_ANY_CONF|NGX_CONF_TAKE1,
@@ -192,9 +192,10 @@ ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    status = sszip_plan_set(smcf->plan, &slcf->block, &directive, &text);
+    status = sszip_validated_config_set(smcf->plan, &slcf->block, &directive,
+                                        &text);
 
-    return ngx_http_sszip_said(cf, cmd, status, &text);
+    return ngx_http_sszip_report_directive(cf, cmd, status, &text);
 }
 
 
@@ -223,8 +224,8 @@ ngx_http_sszip_strs(ngx_pool_t *pool, ngx_str_t *strs, size_t n)
  */
 
 static char *
-ngx_http_sszip_said(ngx_conf_t *cf, ngx_command_t *cmd, sszip_status status,
-    sszip_str *text)
+ngx_http_sszip_report_directive(ngx_conf_t *cf, ngx_command_t *cmd,
+    sszip_status status, sszip_str *text)
 {
     ngx_uint_t  level;
 
@@ -301,15 +302,15 @@ ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
         || ngx_array_init(&smcf->caching, cf->pool, 4,
                           sizeof(ngx_http_sszip_loc_conf_t *))
            != NGX_OK
-        || sszip_plan_new(ngx_http_sszip_str(&cf->cycle->prefix),
-                          ngx_http_sszip_str(&cf->cycle->conf_prefix),
-                          &smcf->plan)
+        || sszip_validated_config_new(ngx_http_sszip_str(&cf->cycle->prefix),
+                                   ngx_http_sszip_str(&cf->cycle->conf_prefix),
+                                   &smcf->plan)
            != SSZIP_STATUS_OK)
     {
         return NULL;
     }
 
-    cln->handler = ngx_http_sszip_free_plan;
+    cln->handler = ngx_http_sszip_free_validated_config;
     cln->data = smcf->plan;
 
     return smcf;
@@ -317,9 +318,9 @@ ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
 
 
 static void
-ngx_http_sszip_free_plan(void *data)
+ngx_http_sszip_free_validated_config(void *data)
 {
-    sszip_plan_free(data);
+    sszip_validated_config_free(data);
 }
 
 
@@ -334,7 +335,7 @@ ngx_http_sszip_create_loc_conf(ngx_conf_t *cf)
     }
 
     slcf->purges = NGX_CONF_UNSET;
-    slcf->tells = NGX_CONF_UNSET;
+    slcf->reports_status = NGX_CONF_UNSET;
     slcf->cache_bypass = NGX_CONF_UNSET_PTR;
     slcf->no_cache = NGX_CONF_UNSET_PTR;
 
@@ -353,9 +354,9 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_sszip_loc_conf_t  *conf = child;
 
     sszip_str                    text;
-    sszip_rules                  rules;
-    sszip_place                  place;
+    sszip_route                  route;
     sszip_status                 status;
+    sszip_route_settings         settings;
     ngx_http_complex_value_t    *cv;
     ngx_http_core_loc_conf_t    *clcf;
     ngx_http_sszip_loc_conf_t  **slcfp;
@@ -366,12 +367,12 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
     conf->location = clcf->name;
-    conf->answers = (clcf->handler != NULL);
+    conf->has_handler = (clcf->handler != NULL);
 
     /* "if" and "limit_except" switch the configuration, not the handler */
 
     if (clcf->noname && clcf->handler == NULL) {
-        conf->answers = prev->answers;
+        conf->has_handler = prev->has_handler;
         conf->pass = prev->pass;
         conf->url = prev->url;
     }
@@ -384,14 +385,14 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         conf->http_version = prev->http_version;
     }
 
-    if (!conf->sets_fields) {
-        conf->sets_fields = prev->sets_fields;
+    if (!conf->sets_headers) {
+        conf->sets_headers = prev->sets_headers;
         conf->sets_length = prev->sets_length;
         conf->sets_codings = prev->sets_codings;
     }
 
     ngx_conf_init_value(conf->purges, 0);
-    ngx_conf_init_value(conf->tells, 0);
+    ngx_conf_init_value(conf->reports_status, 0);
     ngx_conf_merge_ptr_value(conf->cache_bypass, prev->cache_bypass, NULL);
     ngx_conf_merge_ptr_value(conf->no_cache, prev->no_cache, NULL);
 
@@ -399,57 +400,61 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         conf->cache_namespace = prev->cache_namespace;
     }
 
-    ngx_memzero(&place, sizeof(sszip_place));
+    ngx_memzero(&route, sizeof(sszip_route));
 
-    place.size = sizeof(sszip_place);
-    place.name = ngx_http_sszip_str(&conf->location);
-    place.answers = (bool) (conf->answers && !conf->tells);
-    place.purges = (bool) conf->purges;
+    route.size = sizeof(sszip_route);
+    route.name = ngx_http_sszip_str(&conf->location);
+    route.answers = (bool) (conf->has_handler && !conf->reports_status);
+    route.purges = (bool) conf->purges;
 
     /* the location of an "if" has set them */
 
     if (!clcf->noname) {
-        place.body_buffer = clcf->client_body_buffer_size;
-        place.is_http_1_0 = (bool) ngx_http_sszip_asks_by_http_1_0(conf);
+        route.body_buffer = clcf->client_body_buffer_size;
+        route.is_http_1_0 = (bool) ngx_http_sszip_upstream_uses_http_1_0(conf);
     }
 
     if (conf->url != NULL && conf->url->lengths == NULL) {
-        place.url = ngx_http_sszip_str(&conf->url->value);
+        route.url = ngx_http_sszip_str(&conf->url->value);
     }
 
     cv = conf->cache_namespace;
 
     if (cv != NULL) {
-        place.name_space.data = cv->value.len ? cv->value.data : (u_char *) "";
-        place.name_space.len = cv->value.len;
-        place.per_request = (cv->lengths != NULL);
+        route.name_space.data = cv->value.len ? cv->value.data : (u_char *) "";
+        route.name_space.len = cv->value.len;
+        route.per_request = (cv->lengths != NULL);
     }
 
-    if (ngx_http_sszip_hidden(cf, conf, &place) != NGX_OK) {
+    if (ngx_http_sszip_collect_hidden_headers(cf, conf, &route) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
-    status = sszip_plan_add(smcf->plan, &conf->block, prev->block, &place,
-                            &rules, &text);
+    status = sszip_validated_config_add_route(smcf->plan, &conf->block,
+                                              prev->block, &route, &settings,
+                                              &text);
 
-    if (ngx_http_sszip_said(cf, NULL, status, &text) != NGX_CONF_OK) {
+    if (ngx_http_sszip_report_directive(cf, NULL, status, &text)
+        != NGX_CONF_OK)
+    {
         return NGX_CONF_ERROR;
     }
 
-    conf->config = rules.config;
-    conf->enable = rules.enable;
-    conf->caches = rules.caches && !conf->tells;
-    conf->reads = rules.reads && !conf->tells;
-    conf->judges = rules.judges;
+    conf->config = settings.config;
+    conf->enable = settings.enable;
+    conf->caches = settings.caches && !conf->reports_status;
+    conf->reads_requests = settings.reads_requests && !conf->reports_status;
+    conf->has_policy = settings.has_policy;
 
     /* other modules may send a request that differs from the URI */
 
-    conf->inquires = rules.inquires
-                     && conf->pass != NULL
-                     && ngx_strcmp(conf->pass, "ngx_http_proxy_module") == 0;
+    conf->sends_probes = settings.sends_probes
+                         && conf->pass != NULL
+                         && ngx_strcmp(conf->pass, "ngx_http_proxy_module")
+                            == 0;
 
-    conf->bufs.num = rules.buffers;
-    conf->bufs.size = rules.buffer_size;
+    conf->bufs.num = settings.buffers;
+    conf->bufs.size = settings.buffer_size;
 
     smcf->enable |= conf->enable;
 
@@ -532,15 +537,15 @@ ngx_http_sszip_init(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
-    status = sszip_plan_check(smcf->plan, &text);
+    status = sszip_validated_config_check(smcf->plan, &text);
 
-    if (ngx_http_sszip_said(cf, NULL, status, &text) != NGX_CONF_OK
-        || ngx_http_sszip_find_owner(cf, smcf) != NGX_OK)
+    if (ngx_http_sszip_report_directive(cf, NULL, status, &text) != NGX_CONF_OK
+        || ngx_http_sszip_init_owner(cf, smcf) != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    ngx_http_sszip_check_places(cf, smcf);
+    ngx_http_sszip_check_routes(cf, smcf);
 
     if (smcf->enable) {
 
@@ -565,7 +570,7 @@ ngx_http_sszip_init(ngx_conf_t *cf)
  */
 
 static void
-ngx_http_sszip_check_places(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
+ngx_http_sszip_check_routes(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
 {
     ngx_uint_t                   i;
     ngx_http_sszip_loc_conf_t  **slcfp, *slcf;
@@ -578,9 +583,9 @@ ngx_http_sszip_check_places(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
 
         if (slcf->cache_namespace == NULL
             && slcf->url == NULL
-            && slcf->answers
+            && slcf->has_handler
             && !slcf->purges
-            && !slcf->tells
+            && !slcf->reports_status
             && smcf->owner != NULL)
         {
             ngx_log_error(NGX_LOG_WARN, cf->log, 0,
@@ -589,7 +594,7 @@ ngx_http_sszip_check_places(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
                           "needs an \"sszip_cache_namespace\"",
                           &slcf->location);
             slcf->caches = 0;
-            slcf->reads = slcf->judges;
+            slcf->reads_requests = slcf->has_policy;
         }
     }
 }
@@ -620,10 +625,10 @@ ngx_http_sszip_init_process(ngx_cycle_t *cycle)
 
         ngx_http_sszip_owner_single(smcf);
 
-        if (sszip_plan_start(smcf->plan, ccf->worker_processes)
+        if (sszip_validated_config_start(smcf->plan, ccf->worker_processes)
             == SSZIP_STATUS_OK)
         {
-            ngx_http_sszip_share_heads(smcf);
+            ngx_http_sszip_share_tip_floors(smcf);
             ngx_http_sszip_link_start(smcf->owner);
 
         } else {

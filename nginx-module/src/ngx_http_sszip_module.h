@@ -35,11 +35,11 @@ typedef struct {
     ngx_int_t                    bypass;           /* variable index, of Lua */
     ngx_array_t                  caching;          /* location confs */
     ngx_shm_zone_t              *zone;             /* counters, or NULL */
-    ngx_shm_zone_t              *heads;            /* tip floors, or NULL */
+    ngx_shm_zone_t              *tip_floors;       /* tip floors, or NULL */
     ngx_addr_t                  *owner;            /* address, or NULL */
     ngx_flag_t                   store;            /* this nginx owns it */
     ngx_str_t                    library;          /* owner library */
-    sszip_plan                  *plan;             /* whole configuration */
+    sszip_validated_config      *plan;             /* whole configuration */
 } ngx_http_sszip_main_conf_t;
 
 
@@ -52,21 +52,21 @@ typedef struct {
     const char                  *pass;             /* its upstream module */
     ngx_http_complex_value_t    *url;              /* upstream URL */
     ngx_str_t                    location;
-    ngx_flag_t                   answers;          /* has a content handler */
+    ngx_flag_t                   has_handler;      /* has a content handler */
     ngx_uint_t                   http_version;     /* to the node, or 0 */
-    ngx_flag_t                   sets_fields;      /* proxy_set_header */
+    ngx_flag_t                   sets_headers;     /* proxy_set_header */
     ngx_flag_t                   sets_length;      /* sets Content-Length */
     ngx_flag_t                   sets_codings;     /* sets Accept-Encoding */
 
     ngx_flag_t                   caches;
-    ngx_flag_t                   reads;            /* request bodies */
-    ngx_flag_t                   judges;           /* under a policy */
-    ngx_flag_t                   inquires;         /* sends probes */
+    ngx_flag_t                   reads_requests;   /* request bodies */
+    ngx_flag_t                   has_policy;       /* under a policy */
+    ngx_flag_t                   sends_probes;     /* sends probes */
     ngx_http_complex_value_t    *cache_namespace;
     ngx_array_t                 *cache_bypass;     /* complex values */
     ngx_array_t                 *no_cache;         /* complex values */
     ngx_flag_t                   purges;
-    ngx_flag_t                   tells;            /* status location */
+    ngx_flag_t                   reports_status;   /* status location */
 
 #if (NGX_THREADS)
     ngx_flag_t                   threads;
@@ -83,20 +83,20 @@ typedef struct {
     unsigned                     upstream_failed:1;
     unsigned                     pending:1;      /* a piece is unfinished */
     unsigned                     stored:1;       /* stored head is set */
-    unsigned                     changed:1;      /* body, by other filters */
-    unsigned                     node_coded:1;
+    unsigned                     body_changed:1; /* body, by other filters */
+    unsigned                     upstream_encoded:1;
     unsigned                     whole_body:1;   /* request body required */
     unsigned                     looked_up:1;    /* the lookup is over */
-    unsigned                     own:1;          /* not from an upstream */
-    unsigned                     orphan:1;       /* the client is gone */
-    unsigned                     headless:1;     /* its head failed */
+    unsigned                     local:1;        /* not from an upstream */
+    unsigned                     client_gone:1;  /* the client is gone */
+    unsigned                     head_failed:1;  /* its head failed */
 
-    sszip_edit                   coding;         /* of a stored response */
-    off_t                        node_length;    /* before other filters */
+    sszip_head_edit              coding;         /* of a stored response */
+    off_t                        unfiltered_length;  /* before other filters */
 
-    size_t                       turn;           /* bytes of this turn */
+    size_t                       turn_bytes;     /* bytes of this turn */
     ngx_event_t                 *timer;          /* buffering, or flush */
-    ngx_chain_t                 *mark;           /* empty flush buffer */
+    ngx_chain_t                 *flush_chain;    /* empty flush buffer */
 
     /* buffers of a stream, as in the gzip filter */
     ngx_chain_t                 *in;
@@ -113,7 +113,7 @@ typedef struct {
     ngx_http_request_t          *request;
 
     /* of a background update or a probe */
-    ngx_connection_t            *nobody;         /* replaces the client */
+    ngx_connection_t            *null_connection;  /* replaces the client */
     ngx_int_t                  (*input_filter_init)(void *data);
 
     /* upstream request body in place of the client's, or NULL */
@@ -143,7 +143,7 @@ ngx_http_sszip_ctx_t *ngx_http_sszip_create_ctx(ngx_http_request_t *r,
     sszip_exchange *exchange);
 
 /* detaches a context that needs no further action */
-void ngx_http_sszip_abandon(ngx_http_sszip_ctx_t *ctx);
+void ngx_http_sszip_detach(ngx_http_sszip_ctx_t *ctx);
 
 /* cleanup handler of a context */
 void ngx_http_sszip_free_exchange(void *data);
@@ -160,13 +160,13 @@ ngx_uint_t ngx_http_sszip_bypass(ngx_http_request_t *r);
 sszip_str *ngx_http_sszip_strs(ngx_pool_t *pool, ngx_str_t *strs, size_t n);
 
 /* request and response heads */
-sszip_field *ngx_http_sszip_fields(ngx_http_request_t *r, ngx_list_t *list,
-    ngx_str_t *content_type, size_t *n);
+sszip_header *ngx_http_sszip_read_headers(ngx_http_request_t *r,
+    ngx_list_t *list, ngx_str_t *content_type, size_t *n);
 void ngx_http_sszip_head(ngx_http_request_t *r, sszip_response_head *head,
     ngx_http_upstream_t *u);
 ngx_int_t ngx_http_sszip_edit_head_out(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
-ngx_int_t ngx_http_sszip_judge(ngx_http_request_t *r,
+ngx_int_t ngx_http_sszip_response_head(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
 /* replaces the response head by a stored response's */
@@ -174,11 +174,11 @@ ngx_int_t ngx_http_sszip_set_stored_head(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
 /* sets the content coding after all other filters have set their headers */
-ngx_int_t ngx_http_sszip_code_stored_head(ngx_http_request_t *r,
+ngx_int_t ngx_http_sszip_filtered_hit_head(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
 /* tests gzip_proxied, gzip_disable and gzip_http_version */
-ngx_uint_t ngx_http_sszip_coding_allowed(ngx_http_request_t *r);
+ngx_uint_t ngx_http_sszip_encoding_allowed(ngx_http_request_t *r);
 
 /* header and body filters */
 void ngx_http_sszip_filter_init(void);
@@ -190,21 +190,21 @@ ngx_int_t ngx_http_sszip_pass_head(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
 /* logs that another module was detected to change bodies */
-void ngx_http_sszip_note_filters(ngx_http_request_t *r,
+void ngx_http_sszip_log_body_filters(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
 /* removes the marker that keeps other filters from compressing */
-void ngx_http_sszip_let_code(ngx_http_request_t *r);
+void ngx_http_sszip_allow_encoding(ngx_http_request_t *r);
 
 /* buffering: pieces of the body, and the end of the buffering window */
 ngx_int_t ngx_http_sszip_collect(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
 ngx_int_t ngx_http_sszip_bad_gateway(ngx_http_request_t *r,
-    ngx_http_sszip_ctx_t *ctx, const char *why);
-ngx_int_t ngx_http_sszip_drop(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, const char *reason);
+ngx_int_t ngx_http_sszip_discard_chain(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
-ngx_int_t ngx_http_sszip_go(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
-    ngx_chain_t *rest);
+ngx_int_t ngx_http_sszip_resume_body(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx, ngx_chain_t *rest);
 
 /* streaming compression of the body */
 ngx_int_t ngx_http_sszip_stream_body(ngx_http_request_t *r,
@@ -216,14 +216,15 @@ void ngx_http_sszip_set_timer(ngx_http_request_t *r,
 
 /* buffers; NULL: no memory */
 ngx_chain_t *ngx_http_sszip_chain(ngx_http_request_t *r, sszip_str piece);
-ngx_chain_t *ngx_http_sszip_mark(ngx_http_request_t *r, ngx_uint_t last);
+ngx_chain_t *ngx_http_sszip_empty_buf(ngx_http_request_t *r, ngx_uint_t last);
 
 /* the body of the exchange, followed by rest; NULL: the body is complete */
 ngx_int_t ngx_http_sszip_body(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *rest, ngx_chain_t **out);
 
 /* feeds a chain to the exchange; returns whether it ends the body */
-ngx_uint_t ngx_http_sszip_show(ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
+ngx_uint_t ngx_http_sszip_feed_pieces(ngx_http_sszip_ctx_t *ctx,
+    ngx_chain_t *in);
 
 /* size of a chain, and a copy of its bytes */
 size_t ngx_http_sszip_chain_size(ngx_chain_t *cl);
@@ -237,13 +238,13 @@ ngx_int_t ngx_http_sszip_pass_body(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
 
 /* a connection without a client that is always writable */
-ngx_connection_t *ngx_http_sszip_nobody(ngx_http_request_t *r);
+ngx_connection_t *ngx_http_sszip_null_connection(ngx_http_request_t *r);
 
 /* lookups and stored responses */
 ngx_int_t ngx_http_sszip_cache_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_sszip_rewrite_body(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
-ngx_int_t ngx_http_sszip_looked_up(ngx_http_request_t *r,
+ngx_int_t ngx_http_sszip_lookup_done(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
 /* evaluates a complex value; NULL data: none is configured */
@@ -253,7 +254,7 @@ void ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
 
 /* background updates */
 void ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
-void ngx_http_sszip_update_begins(ngx_http_request_t *r,
+void ngx_http_sszip_update_start(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 void ngx_http_sszip_update_body(ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in);
 ngx_http_request_t *ngx_http_sszip_background(ngx_http_request_t *r,
@@ -263,7 +264,8 @@ ngx_http_request_t *ngx_http_sszip_background(ngx_http_request_t *r,
 ngx_http_sszip_ctx_t *ngx_http_sszip_update_ctx(ngx_http_request_t *r);
 
 /* probes of the node */
-void ngx_http_sszip_inquire(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
+void ngx_http_sszip_start_probe(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx);
 
 /* link to the owner */
 void ngx_http_sszip_link_start(ngx_addr_t *owner);
@@ -272,51 +274,54 @@ uint64_t ngx_http_sszip_now(void);
 char *ngx_http_sszip_cache_purge(ngx_conf_t *cf, void *post, void *data);
 
 /* shared tip floors */
-ngx_int_t ngx_http_sszip_add_heads(ngx_conf_t *cf,
+ngx_int_t ngx_http_sszip_add_tip_floor_zone(ngx_conf_t *cf,
     ngx_http_sszip_main_conf_t *smcf);
-void ngx_http_sszip_share_heads(ngx_http_sszip_main_conf_t *smcf);
+void ngx_http_sszip_share_tip_floors(ngx_http_sszip_main_conf_t *smcf);
 
 /* metrics, counted before a context is freed, and the status page */
-char *ngx_http_sszip_tell_status(ngx_conf_t *cf, void *post, void *data);
+char *ngx_http_sszip_report_status(ngx_conf_t *cf, void *post, void *data);
 void ngx_http_sszip_count(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
-void ngx_http_sszip_refresh_board(void);
+void ngx_http_sszip_update_gauges(void);
 void ngx_http_sszip_clear_board(void);
-ngx_uint_t ngx_http_sszip_board(sszip_board *board);
+ngx_uint_t ngx_http_sszip_metrics_board(sszip_metrics_board *board);
 
-ngx_int_t ngx_http_sszip_find_owner(ngx_conf_t *cf,
+ngx_int_t ngx_http_sszip_init_owner(ngx_conf_t *cf,
     ngx_http_sszip_main_conf_t *smcf);
 void ngx_http_sszip_owner_single(ngx_http_sszip_main_conf_t *smcf);
 void ngx_http_sszip_owner_exit_process(ngx_cycle_t *cycle);
 
 /* initializes a timer without a connection */
-void ngx_http_sszip_own_timer(ngx_event_t *ev, ngx_event_handler_pt handler);
+void ngx_http_sszip_init_timer(ngx_event_t *ev, ngx_event_handler_pt handler);
 
 /* route of a lookup */
 void ngx_http_sszip_wrap_directives(ngx_conf_t *cf);
-ngx_int_t ngx_http_sszip_add_upstreams(ngx_conf_t *cf, sszip_plan *plan);
-ngx_int_t ngx_http_sszip_place(ngx_http_request_t *r, sszip_asked *lookup);
+ngx_int_t ngx_http_sszip_add_upstreams(ngx_conf_t *cf,
+    sszip_validated_config *plan);
+ngx_int_t ngx_http_sszip_set_lookup_route(ngx_http_request_t *r,
+    sszip_lookup_request *lookup);
 
-ngx_uint_t ngx_http_sszip_asks_by_http_1_0(ngx_http_sszip_loc_conf_t *slcf);
+ngx_uint_t ngx_http_sszip_upstream_uses_http_1_0(
+    ngx_http_sszip_loc_conf_t *slcf);
 
 /* headers that proxy_hide_header and the like hide, on hits as on misses */
-ngx_int_t ngx_http_sszip_hidden(ngx_conf_t *cf,
-    ngx_http_sszip_loc_conf_t *slcf, sszip_place *place);
+ngx_int_t ngx_http_sszip_collect_hidden_headers(ngx_conf_t *cf,
+    ngx_http_sszip_loc_conf_t *slcf, sszip_route *route);
 
 /* upstream request */
-ngx_int_t ngx_http_sszip_pass_on(ngx_http_request_t *r,
+ngx_int_t ngx_http_sszip_call_handler(ngx_http_request_t *r,
     ngx_http_handler_pt handler);
 void ngx_http_sszip_close_window(ngx_http_request_t *r);
 void ngx_http_sszip_edit_cache_vary(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
 /* upstream response */
-void ngx_http_sszip_watch_upstream(ngx_http_request_t *r,
+void ngx_http_sszip_hook_finalize(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 sszip_failure ngx_http_sszip_failure(ngx_http_request_t *r, ngx_uint_t status);
 
 /* jobs */
 ngx_int_t ngx_http_sszip_run(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx);
-void ngx_http_sszip_own_job(ngx_http_request_t *r, sszip_job *job);
+void ngx_http_sszip_run_detached_job(ngx_http_request_t *r, sszip_job *job);
 #if (NGX_THREADS)
 void ngx_http_sszip_thread_init(void);
 #endif
@@ -324,7 +329,7 @@ void ngx_http_sszip_thread_init(void);
 
 /* defines a module that only registers a filter */
 
-#define ngx_http_sszip_filter_place(module, init)                             \
+#define ngx_http_sszip_define_filter_module(module, init)                     \
                                                                               \
 static ngx_http_module_t  module##_ctx = {                                    \
     NULL,                                  /* preconfiguration */             \
@@ -377,8 +382,8 @@ ngx_http_sszip_log_text(ngx_str_t *input, u_char *text)
     ngx_str_t  s;
 
     s.data = text;
-    s.len = sszip_log_text(ngx_http_sszip_str(input), text,
-                           NGX_HTTP_SSZIP_LOG_TEXT);
+    s.len = sszip_escape_log_text(ngx_http_sszip_str(input), text,
+                                  NGX_HTTP_SSZIP_LOG_TEXT);
 
     return s;
 }
@@ -410,7 +415,7 @@ ngx_http_sszip_take_buf(ngx_buf_t *b)
 
 
 static ngx_inline ngx_uint_t
-ngx_http_sszip_is_field(ngx_table_elt_t *header, const sszip_edit *edit)
+ngx_http_sszip_is_field(ngx_table_elt_t *header, const sszip_head_edit *edit)
 {
     return header->key.len == edit->name.len
            && ngx_strncasecmp(header->key.data, (u_char *) edit->name.data,

@@ -38,7 +38,7 @@ static void ngx_http_sszip_owner_start(ngx_http_sszip_main_conf_t *smcf);
 static void ngx_http_sszip_owner_timer_handler(ngx_event_t *ev);
 static ngx_msec_t ngx_http_sszip_owner_run(ngx_http_sszip_main_conf_t *smcf);
 static ngx_int_t ngx_http_sszip_owner_open(ngx_http_sszip_main_conf_t *smcf);
-static void ngx_http_sszip_owner_say(sszip_owner_level severity,
+static void ngx_http_sszip_owner_log(sszip_owner_level severity,
     const char *line);
 static void ngx_http_sszip_owner_at_exit(ngx_uint_t *registered);
 static void ngx_http_sszip_owner_exit(void);
@@ -48,9 +48,9 @@ static void ngx_http_sszip_owner_exit(void);
 
 static uint64_t  (*ngx_http_sszip_owner_run_f)(
                                             const sszip_owner_config *config,
-                                            bool others, sszip_owner_say say,
+                                            bool others, sszip_owner_log log,
                                             bool *serves);
-static bool      (*ngx_http_sszip_owner_exit_f)(sszip_owner_say say);
+static bool      (*ngx_http_sszip_owner_exit_f)(sszip_owner_log log);
 
 static ngx_http_sszip_main_conf_t  *ngx_http_sszip_owner_conf;
 
@@ -62,7 +62,7 @@ static ngx_http_sszip_main_conf_t  *ngx_http_sszip_owner_conf;
  */
 
 ngx_int_t
-ngx_http_sszip_find_owner(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
+ngx_http_sszip_init_owner(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
 {
     ngx_url_t     u;
     ngx_path_t   *path;
@@ -71,7 +71,8 @@ ngx_http_sszip_find_owner(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
     ngx_memzero(&u, sizeof(ngx_url_t));
 
     u.no_resolve = 1;
-    u.url = ngx_http_sszip_ngx_str(sszip_plan_owner(smcf->plan));
+    u.url = ngx_http_sszip_ngx_str(
+                          sszip_validated_config_owner_socket(smcf->plan));
 
     if (u.url.len == 0) {
         return NGX_OK;
@@ -83,11 +84,11 @@ ngx_http_sszip_find_owner(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
 
     smcf->owner = u.addrs;
 
-    if (ngx_http_sszip_add_heads(cf, smcf) != NGX_OK) {
+    if (ngx_http_sszip_add_tip_floor_zone(cf, smcf) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    if (sszip_plan_store(smcf->plan, &store) != SSZIP_STATUS_OK) {
+    if (sszip_validated_config_store(smcf->plan, &store) != SSZIP_STATUS_OK) {
         return NGX_OK;
     }
 
@@ -193,7 +194,7 @@ ngx_http_sszip_owner_start(ngx_http_sszip_main_conf_t *smcf)
 {
     static ngx_event_t  ev;
 
-    ngx_http_sszip_own_timer(&ev, ngx_http_sszip_owner_timer_handler);
+    ngx_http_sszip_init_timer(&ev, ngx_http_sszip_owner_timer_handler);
 
     ev.cancelable = 1;
 
@@ -228,7 +229,7 @@ ngx_http_sszip_owner_run(ngx_http_sszip_main_conf_t *smcf)
     sszip_owner_config  config;
     static ngx_uint_t   started, served;
 
-    if (sszip_plan_store(smcf->plan, &store) != SSZIP_STATUS_OK
+    if (sszip_validated_config_store(smcf->plan, &store) != SSZIP_STATUS_OK
         || ngx_http_sszip_owner_open(smcf) != NGX_OK)
     {
         return NGX_HTTP_SSZIP_OWNER_FAIL;
@@ -255,7 +256,7 @@ ngx_http_sszip_owner_run(ngx_http_sszip_main_conf_t *smcf)
 
     ms = ngx_http_sszip_owner_run_f(&config,
                                     ngx_process == NGX_PROCESS_SINGLE,
-                                    ngx_http_sszip_owner_say, &serves);
+                                    ngx_http_sszip_owner_log, &serves);
 
     if (serves) {
         ngx_http_sszip_owner_at_exit(&served);
@@ -268,11 +269,11 @@ ngx_http_sszip_owner_run(ngx_http_sszip_main_conf_t *smcf)
 static ngx_int_t
 ngx_http_sszip_owner_open(ngx_http_sszip_main_conf_t *smcf)
 {
-    void                             *dl;
-    sszip_str                         own;
-    const char                       *version;
-    ngx_http_sszip_owner_abi_pt       abi_f;
-    ngx_http_sszip_owner_version_pt   version_f;
+    void                            *dl;
+    sszip_str                        module_version;
+    const char                      *version;
+    ngx_http_sszip_owner_abi_pt      abi_f;
+    ngx_http_sszip_owner_version_pt  version_f;
 
     if (ngx_http_sszip_owner_run_f != NULL) {
         return NGX_OK;
@@ -295,14 +296,15 @@ ngx_http_sszip_owner_open(ngx_http_sszip_main_conf_t *smcf)
         *(void **) &version_f = dlsym(dl, "sszip_owner_version");
 
         version = version_f ? version_f() : "an older version";
-        own = sszip_version();
+        module_version = sszip_version();
 
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
                       "sszip: there is no store: \"%V\" is of another build "
                       "than the module, %s (interface %ui) where the module is "
                       "%*s (interface %ui): install both files of one build",
                       &smcf->library, version, (ngx_uint_t) abi_f(),
-                      own.len, own.data, (ngx_uint_t) SSZIP_OWNER_ABI);
+                      module_version.len, module_version.data,
+                      (ngx_uint_t) SSZIP_OWNER_ABI);
 
         return NGX_ERROR;
     }
@@ -329,7 +331,7 @@ failed:
 
 
 static void
-ngx_http_sszip_owner_say(sszip_owner_level severity, const char *line)
+ngx_http_sszip_owner_log(sszip_owner_level severity, const char *line)
 {
     ngx_uint_t  level;
 
@@ -360,7 +362,7 @@ static void
 ngx_http_sszip_owner_exit(void)
 {
     if (ngx_http_sszip_owner_run_f != NULL
-        && !ngx_http_sszip_owner_exit_f(ngx_http_sszip_owner_say))
+        && !ngx_http_sszip_owner_exit_f(ngx_http_sszip_owner_log))
     {
         /*
          * The disk is slow, and threads still write to the store: their

@@ -57,7 +57,7 @@ ngx_http_sszip_purge_handler(ngx_http_request_t *r)
                                 reply_text[NGX_HTTP_SSZIP_LOG_TEXT];
     ngx_str_t                   args, reply;
     ngx_uint_t                  level, status;
-    sszip_asked                 lookup;
+    sszip_lookup_request        lookup;
     const sszip_str            *text;
     ngx_pool_cleanup_t         *cln;
     ngx_http_sszip_ctx_t       *ctx;
@@ -67,9 +67,9 @@ ngx_http_sszip_purge_handler(ngx_http_request_t *r)
 
     ctx = ngx_http_sszip_get_ctx(r);
 
-    ngx_memzero(&lookup, sizeof(sszip_asked));
+    ngx_memzero(&lookup, sizeof(sszip_lookup_request));
 
-    lookup.size = sizeof(sszip_asked);
+    lookup.size = sizeof(sszip_lookup_request);
     lookup.now = ngx_http_sszip_now();
     lookup.waiter = (uintptr_t) ctx;
 
@@ -91,7 +91,7 @@ ngx_http_sszip_purge_handler(ngx_http_request_t *r)
         return rc;
     }
 
-    if (ctx->step.act == SSZIP_DO_WAIT) {
+    if (ctx->step.action == SSZIP_ACTION_WAIT) {
 
         cln = ngx_pool_cleanup_add(r->pool, 0);
         if (cln == NULL) {
@@ -123,7 +123,7 @@ ngx_http_sszip_purge_handler(ngx_http_request_t *r)
 
     r->main->count++;
 
-    rc = ngx_http_sszip_looked_up(r, ctx);
+    rc = ngx_http_sszip_lookup_done(r, ctx);
 
     if (rc != NGX_DONE) {
         r->main->count--;
@@ -146,7 +146,7 @@ ngx_http_sszip_purge_cleanup(void *data)
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_sszip_module);
 
-    if (ctx != NULL && ctx->step.act == SSZIP_DO_WAIT) {
+    if (ctx != NULL && ctx->step.action == SSZIP_ACTION_WAIT) {
         args = ngx_http_sszip_log_text(&r->args, text);
 
         ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,

@@ -23,9 +23,9 @@ static ngx_int_t ngx_http_sszip_init_zone(ngx_shm_zone_t *zone, void *data);
 
 
 char *
-ngx_http_sszip_tell_status(ngx_conf_t *cf, void *post, void *data)
+ngx_http_sszip_report_status(ngx_conf_t *cf, void *post, void *data)
 {
-    ngx_flag_t  *tells = data;
+    ngx_flag_t  *reports_status = data;
 
     size_t                       size;
     ngx_http_core_loc_conf_t    *clcf;
@@ -33,7 +33,7 @@ ngx_http_sszip_tell_status(ngx_conf_t *cf, void *post, void *data)
 
     static ngx_str_t  name = ngx_string("sszip_status");
 
-    if (!*tells) {
+    if (!*reports_status) {
         return NGX_CONF_OK;
     }
 
@@ -52,7 +52,7 @@ ngx_http_sszip_tell_status(ngx_conf_t *cf, void *post, void *data)
         return NGX_CONF_OK;
     }
 
-    size = ngx_align(sszip_board_length(), ngx_pagesize)
+    size = ngx_align(sszip_metrics_board_size(), ngx_pagesize)
            + NGX_HTTP_SSZIP_ZONE_SPARE * ngx_pagesize;
 
     smcf->zone = ngx_shared_memory_add(cf, &name, size, &ngx_http_sszip_module);
@@ -75,12 +75,12 @@ ngx_http_sszip_init_zone(ngx_shm_zone_t *zone, void *data)
     pool = (ngx_slab_pool_t *) zone->shm.addr;
 
     if (data == NULL && !zone->shm.exists) {
-        pool->data = ngx_slab_calloc(pool, sszip_board_length());
+        pool->data = ngx_slab_calloc(pool, sszip_metrics_board_size());
     }
 
     zone->data = pool->data;
 
-    if (sszip_board_begin(zone->data) != SSZIP_STATUS_OK) {
+    if (sszip_metrics_board_init(zone->data) != SSZIP_STATUS_OK) {
         ngx_log_error(NGX_LOG_EMERG, zone->shm.log, 0,
                       "sszip: no memory for counters in zone \"%V\"",
                       &zone->shm.name);
@@ -94,7 +94,7 @@ ngx_http_sszip_init_zone(ngx_shm_zone_t *zone, void *data)
 /* returns 0 if no location has a status page */
 
 ngx_uint_t
-ngx_http_sszip_board(sszip_board *board)
+ngx_http_sszip_metrics_board(sszip_metrics_board *board)
 {
     ngx_http_sszip_main_conf_t  *smcf;
 
@@ -107,7 +107,7 @@ ngx_http_sszip_board(sszip_board *board)
         return 0;
     }
 
-    board->size = sizeof(sszip_board);
+    board->size = sizeof(sszip_metrics_board);
     board->memory = smcf->zone->data;
     /*
      * not the worker's number, which one that ends after a reload may share
@@ -123,7 +123,7 @@ ngx_http_sszip_board(sszip_board *board)
 void
 ngx_http_sszip_count(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
-    sszip_board  board;
+    sszip_metrics_board  board;
 
     /*
      * not a context that a redirect replaced, nor a request without a client
@@ -131,7 +131,7 @@ ngx_http_sszip_count(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     if (r == r->main
         && ctx == ngx_http_get_module_ctx(r, ngx_http_sszip_module)
-        && ngx_http_sszip_board(&board))
+        && ngx_http_sszip_metrics_board(&board))
     {
         (void) sszip_exchange_count(ctx->exchange, &board);
     }
@@ -141,12 +141,12 @@ ngx_http_sszip_count(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 /* a background request is not counted, and may be a worker's last */
 
 void
-ngx_http_sszip_refresh_board(void)
+ngx_http_sszip_update_gauges(void)
 {
-    sszip_board  board;
+    sszip_metrics_board  board;
 
-    if (ngx_http_sszip_board(&board)) {
-        (void) sszip_board_refresh(&board);
+    if (ngx_http_sszip_metrics_board(&board)) {
+        (void) sszip_metrics_board_set_gauges(&board);
     }
 }
 
@@ -156,9 +156,9 @@ ngx_http_sszip_refresh_board(void)
 void
 ngx_http_sszip_clear_board(void)
 {
-    sszip_board  board;
+    sszip_metrics_board  board;
 
-    if (ngx_http_sszip_board(&board)) {
+    if (ngx_http_sszip_metrics_board(&board)) {
         (void) sszip_board_clear(&board);
     }
 }
@@ -170,24 +170,24 @@ static ngx_int_t
 ngx_http_sszip_status_handler(ngx_http_request_t *r)
 {
     ngx_int_t              rc;
-    sszip_asked            lookup;
-    sszip_board            board;
+    sszip_metrics_board    board;
+    sszip_lookup_request   lookup;
     ngx_http_sszip_ctx_t  *ctx;
 
     ctx = ngx_http_sszip_get_ctx(r);
 
-    ngx_memzero(&lookup, sizeof(sszip_asked));
+    ngx_memzero(&lookup, sizeof(sszip_lookup_request));
 
-    lookup.size = sizeof(sszip_asked);
+    lookup.size = sizeof(sszip_lookup_request);
     lookup.now = ngx_http_sszip_now();
     lookup.waiter = (uintptr_t) ctx;
 
     if (ctx == NULL
-        || !ngx_http_sszip_board(&board)
-        || sszip_exchange_tell_status(ctx->exchange,
-                                      ngx_http_sszip_str(&r->method_name),
-                                      ngx_http_sszip_str(&r->args), &lookup,
-                                      &board, &ctx->step)
+        || !ngx_http_sszip_metrics_board(&board)
+        || sszip_exchange_report_status(ctx->exchange,
+                                        ngx_http_sszip_str(&r->method_name),
+                                        ngx_http_sszip_str(&r->args), &lookup,
+                                        &board, &ctx->step)
            != SSZIP_STATUS_OK)
     {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -203,7 +203,7 @@ ngx_http_sszip_status_handler(ngx_http_request_t *r)
 
     r->main->count++;
 
-    rc = ngx_http_sszip_looked_up(r, ctx);
+    rc = ngx_http_sszip_lookup_done(r, ctx);
 
     if (rc != NGX_DONE) {
         r->main->count--;

@@ -75,14 +75,14 @@ ngx_http_sszip_stream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
         flush = 0;
 
-        if (ctx->step.act == SSZIP_DO_PASS) {
+        if (ctx->step.action == SSZIP_ACTION_PASS) {
             return rc;
         }
     }
 
 failed:
 
-    ctx->step.act = SSZIP_DO_FAIL;
+    ctx->step.action = SSZIP_ACTION_FAIL;
     r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
 
     return NGX_ERROR;
@@ -99,7 +99,7 @@ ngx_http_sszip_stream_step(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     sszip_str        piece;
     sszip_progress   progress;
 
-    if (ctx->step.act == SSZIP_DO_PASS) {
+    if (ctx->step.action == SSZIP_ACTION_PASS) {
         return NGX_DECLINED;
     }
 
@@ -274,7 +274,7 @@ ngx_http_sszip_put_buf(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
         b->last_buf = 1;
         b->last_in_chain = 1;
 
-        ctx->step.act = SSZIP_DO_PASS;
+        ctx->step.action = SSZIP_ACTION_PASS;
         r->connection->buffered &= ~NGX_HTTP_GZIP_BUFFERED;
     }
 

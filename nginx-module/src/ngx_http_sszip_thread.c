@@ -40,12 +40,12 @@ static ngx_int_t ngx_http_sszip_start_job(ngx_http_request_t *r,
 static void ngx_http_sszip_post_jobs(void);
 static void ngx_http_sszip_thread_handler(void *data, ngx_log_t *log);
 static void ngx_http_sszip_thread_done(ngx_event_t *ev);
-static void ngx_http_sszip_coded(ngx_http_sszip_ctx_t *ctx, sszip_job *work);
+static void ngx_http_sszip_job_done(ngx_http_sszip_ctx_t *ctx, sszip_job *work);
 
 
 static ngx_queue_t  ngx_http_sszip_waiting;
 static ngx_uint_t   ngx_http_sszip_running;
-static ngx_uint_t   ngx_http_sszip_at_once;
+static ngx_uint_t   ngx_http_sszip_max_running;
 
 /* number of running and waiting jobs */
 static ngx_uint_t   ngx_http_sszip_pending;
@@ -56,12 +56,12 @@ void
 ngx_http_sszip_thread_init(void)
 {
     ngx_queue_init(&ngx_http_sszip_waiting);
-    ngx_http_sszip_at_once = sszip_jobs_at_once();
+    ngx_http_sszip_max_running = sszip_max_running_jobs();
     ngx_http_sszip_running = 0;
     ngx_http_sszip_pending = 0;
 
-    ngx_http_sszip_own_timer(&ngx_http_sszip_guard,
-                             ngx_http_sszip_guard_handler);
+    ngx_http_sszip_init_timer(&ngx_http_sszip_guard,
+                              ngx_http_sszip_guard_handler);
 }
 
 
@@ -153,7 +153,7 @@ ngx_http_sszip_post_jobs(void)
     ngx_http_sszip_job_t  *job;
 
     while (!ngx_queue_empty(&ngx_http_sszip_waiting)
-           && ngx_http_sszip_running < ngx_http_sszip_at_once)
+           && ngx_http_sszip_running < ngx_http_sszip_max_running)
     {
         q = ngx_queue_head(&ngx_http_sszip_waiting);
         ngx_queue_remove(q);
@@ -168,7 +168,7 @@ ngx_http_sszip_post_jobs(void)
 
         if (job->ctx == NULL
             || !job->ctx->request->connection->error
-            || sszip_job_is_to_be_stored(job->work))
+            || sszip_job_has_store(job->work))
         {
             if (ngx_thread_task_post(job->thread_pool, job->task) == NGX_OK) {
                 continue;
@@ -214,7 +214,7 @@ ngx_http_sszip_thread_done(ngx_event_t *ev)
     }
 
     if (job->ctx != NULL) {
-        ngx_http_sszip_coded(job->ctx, job->work);
+        ngx_http_sszip_job_done(job->ctx, job->work);
 
     } else {
         (void) sszip_job_store(job->work, ngx_http_sszip_now());
@@ -226,7 +226,7 @@ ngx_http_sszip_thread_done(ngx_event_t *ev)
 
 
 static void
-ngx_http_sszip_coded(ngx_http_sszip_ctx_t *ctx, sszip_job *work)
+ngx_http_sszip_job_done(ngx_http_sszip_ctx_t *ctx, sszip_job *work)
 {
     ngx_connection_t    *c;
     ngx_http_request_t  *r;
@@ -241,10 +241,10 @@ ngx_http_sszip_coded(ngx_http_sszip_ctx_t *ctx, sszip_job *work)
 
     ctx->done = 1;
 
-    if (sszip_exchange_done(ctx->exchange, work, &ctx->step)
+    if (sszip_exchange_job_done(ctx->exchange, work, &ctx->step)
         != SSZIP_STATUS_OK)
     {
-        ctx->step.act = SSZIP_DO_FAIL;
+        ctx->step.action = SSZIP_ACTION_FAIL;
     }
 
     r->main->blocked--;
@@ -266,7 +266,7 @@ ngx_http_sszip_coded(ngx_http_sszip_ctx_t *ctx, sszip_job *work)
          * terminated, its write handler waits for this.
          */
 
-        ngx_http_sszip_abandon(ctx);
+        ngx_http_sszip_detach(ctx);
 
         if (r->main->count == 0) {
             r->main->count++;
@@ -316,7 +316,7 @@ ngx_http_sszip_run(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
     sszip_job  *job;
 
-    if (ctx->step.act != SSZIP_DO_RUN) {
+    if (ctx->step.action != SSZIP_ACTION_RUN_JOB) {
         return NGX_OK;
     }
 
@@ -332,7 +332,7 @@ ngx_http_sszip_run(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     (void) sszip_job_run(job);
 
-    return (sszip_exchange_done(ctx->exchange, job, &ctx->step)
+    return (sszip_exchange_job_done(ctx->exchange, job, &ctx->step)
             == SSZIP_STATUS_OK) ? NGX_OK : NGX_ERROR;
 }
 
@@ -340,7 +340,7 @@ ngx_http_sszip_run(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 /* runs a job that no request waits for; NULL: there is none */
 
 void
-ngx_http_sszip_own_job(ngx_http_request_t *r, sszip_job *job)
+ngx_http_sszip_run_detached_job(ngx_http_request_t *r, sszip_job *job)
 {
     if (job == NULL) {
         return;

@@ -44,11 +44,11 @@ struct ngx_http_sszip_window_s {
 };
 
 
-static ngx_uint_t ngx_http_sszip_may_pass(ngx_http_request_t *r,
+static ngx_uint_t ngx_http_sszip_subrequest_allowed(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
-static void ngx_http_sszip_upstream_starts(ngx_http_request_t *r,
+static void ngx_http_sszip_upstream_start(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
-static void ngx_http_sszip_client_says(ngx_http_request_t *r);
+static void ngx_http_sszip_client_read_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_create_request(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_open_window(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, ngx_http_sszip_window_t *window);
@@ -59,15 +59,15 @@ static void ngx_http_sszip_replace_target(ngx_http_request_t *r,
 static ngx_uint_t ngx_http_sszip_is_within(ngx_http_request_t *r,
     ngx_str_t *path);
 static ngx_table_elt_t *ngx_http_sszip_edit_head_in(ngx_http_request_t *r,
-    const sszip_edit *edits, size_t n, ngx_uint_t *nelts);
-static void ngx_http_sszip_put_back(ngx_http_sszip_window_t *window);
+    const sszip_head_edit *edits, size_t n, ngx_uint_t *nelts);
+static void ngx_http_sszip_restore_request(ngx_http_sszip_window_t *window);
 
 
 static ngx_http_sszip_window_t  *ngx_http_sszip_windows;
 
 
 ngx_int_t
-ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
+ngx_http_sszip_call_handler(ngx_http_request_t *r, ngx_http_handler_pt handler)
 {
     bool                        serves_stale;
     ngx_int_t                   rc;
@@ -84,7 +84,7 @@ ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
 
     ctx = slcf->enable ? ngx_http_sszip_get_ctx(r) : NULL;
 
-    if (slcf->judges && !ngx_http_sszip_may_pass(r, ctx)) {
+    if (slcf->has_policy && !ngx_http_sszip_subrequest_allowed(r, ctx)) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "sszip: what this calls has not been judged");
         return NGX_HTTP_FORBIDDEN;
@@ -102,8 +102,9 @@ ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
     error_page = r->error_page;
 
     if (slcf->caches
-        && sszip_exchange_would_stand_in(ctx->exchange, SSZIP_FAILURE_ERROR, 0,
-                                         ngx_http_sszip_now(), &serves_stale)
+        && sszip_exchange_would_serve_stale(ctx->exchange, SSZIP_FAILURE_ERROR,
+                                            0, ngx_http_sszip_now(),
+                                            &serves_stale)
            == SSZIP_STATUS_OK
         && serves_stale)
     {
@@ -142,7 +143,7 @@ ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
     }
 
     if (slcf->caches && u->cleanup != NULL) {
-        ngx_http_sszip_upstream_starts(r, ctx);
+        ngx_http_sszip_upstream_start(r, ctx);
     }
 
     return rc;
@@ -155,7 +156,8 @@ ngx_http_sszip_pass_on(ngx_http_request_t *r, ngx_http_handler_pt handler)
  */
 
 static ngx_uint_t
-ngx_http_sszip_may_pass(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
+ngx_http_sszip_subrequest_allowed(ngx_http_request_t *r,
+    ngx_http_sszip_ctx_t *ctx)
 {
     if (ctx != NULL && ctx->looked_up) {
         return 1;
@@ -176,10 +178,10 @@ ngx_http_sszip_may_pass(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
  */
 
 static void
-ngx_http_sszip_upstream_starts(ngx_http_request_t *r,
+ngx_http_sszip_upstream_start(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx)
 {
-    ngx_http_sszip_watch_upstream(r, ctx);
+    ngx_http_sszip_hook_finalize(r, ctx);
 
     if (r != r->main
         || r->upstream->request_bufs == NULL
@@ -188,7 +190,7 @@ ngx_http_sszip_upstream_starts(ngx_http_request_t *r,
         return;
     }
 
-    r->read_event_handler = ngx_http_sszip_client_says;
+    r->read_event_handler = ngx_http_sszip_client_read_handler;
 
     if (!r->upstream->header_sent) {
         r->write_event_handler = ngx_http_request_empty_handler;
@@ -202,7 +204,7 @@ ngx_http_sszip_upstream_starts(ngx_http_request_t *r,
  */
 
 static void
-ngx_http_sszip_client_says(ngx_http_request_t *r)
+ngx_http_sszip_client_read_handler(ngx_http_request_t *r)
 {
     ngx_connection_t  *c;
 
@@ -239,7 +241,7 @@ ngx_http_sszip_create_request(ngx_http_request_t *r)
     }
 
     if (rc == NGX_OK && slcf->caches) {
-        ngx_http_sszip_upstream_starts(r, ctx);
+        ngx_http_sszip_upstream_start(r, ctx);
     }
 
     ngx_http_sszip_close_window(r);
@@ -263,7 +265,7 @@ ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_list_t                  *headers;
     ngx_uint_t                   nelts;
     ngx_table_elt_t             *fields;
-    const sszip_edit            *edits;
+    const sszip_head_edit       *edits;
     ngx_http_sszip_main_conf_t  *smcf;
 
     window->request = r;
@@ -438,7 +440,7 @@ ngx_http_sszip_is_within(ngx_http_request_t *r, ngx_str_t *path)
 /* the client's headers without the edited ones, followed by the edits */
 
 static ngx_table_elt_t *
-ngx_http_sszip_edit_head_in(ngx_http_request_t *r, const sszip_edit *edits,
+ngx_http_sszip_edit_head_in(ngx_http_request_t *r, const sszip_head_edit *edits,
     size_t n, ngx_uint_t *nelts)
 {
     u_char           *lowcase;
@@ -513,14 +515,14 @@ ngx_http_sszip_close_window(ngx_http_request_t *r)
     for (window = ngx_http_sszip_windows; window; window = window->outer) {
 
         if (window->request->main == r->main) {
-            ngx_http_sszip_put_back(window);
+            ngx_http_sszip_restore_request(window);
         }
     }
 }
 
 
 static void
-ngx_http_sszip_put_back(ngx_http_sszip_window_t *window)
+ngx_http_sszip_restore_request(ngx_http_sszip_window_t *window)
 {
     ngx_uint_t                   i;
     ngx_http_request_t          *r;
@@ -574,7 +576,7 @@ ngx_http_sszip_edit_cache_vary(ngx_http_request_t *r,
 #if (NGX_HTTP_CACHE)
 
     ngx_str_t  *vary;
-    sszip_str   ours;
+    sszip_str   upstream_vary;
 
     if (r->cache == NULL || r->cache->vary.len == 0) {
         return;
@@ -583,11 +585,11 @@ ngx_http_sszip_edit_cache_vary(ngx_http_request_t *r,
     vary = &r->cache->vary;
 
     if (sszip_exchange_upstream_vary(ctx->exchange, ngx_http_sszip_str(vary),
-                                     &ours)
+                                     &upstream_vary)
         == SSZIP_STATUS_OK)
     {
         /* lives as long as the request's pool */
-        *vary = ngx_http_sszip_ngx_str(ours);
+        *vary = ngx_http_sszip_ngx_str(upstream_vary);
     }
 
 #endif

@@ -78,7 +78,7 @@ ngx_http_sszip_set_bypass(ngx_http_request_t *r, ngx_uint_t bypass)
     ngx_http_variable_value_t   *v;
     ngx_http_sszip_main_conf_t  *smcf;
 
-    static u_char  known[] = { 0, 1, 2, 3 };
+    static u_char  values[] = { 0, 1, 2, 3 };
 
     smcf = ngx_http_get_module_main_conf(r, ngx_http_sszip_module);
 
@@ -92,7 +92,7 @@ ngx_http_sszip_set_bypass(ngx_http_request_t *r, ngx_uint_t bypass)
     v->valid = 1;
     v->no_cacheable = 0;
     v->not_found = 0;
-    v->data = &known[bypass & 3];
+    v->data = &values[bypass & 3];
 
     return NGX_OK;
 }

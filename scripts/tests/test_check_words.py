@@ -87,7 +87,7 @@ typedef struct {
 static ngx_int_t
 ngx_http_sszip_send_body(ngx_http_request_t *r)
 {
-    if (ngx_http_sszip_said(r)) {
+    if (ngx_http_sszip_report_directive(r)) {
         return NGX_OK;
     }
 

@@ -13,9 +13,9 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use sszip_core::cache::process::Process;
-use sszip_core::config::{Config, Directives};
+use sszip_core::config::{ConfigBlock, RouteConfig};
 use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
-use sszip_core::exchange::{Asked, HeadAction, RequestHead, ResponseHead};
+use sszip_core::exchange::{HeadAction, LookupRequest, RequestHead, ResponseHead};
 
 /// Settings of an operator in addition to `cache on`, separated by `;`.
 const SETTINGS: &[(&str, &str)] = &[
@@ -60,8 +60,8 @@ fn main() {
     black_box(sent);
 }
 
-fn config(settings: &str) -> Arc<Config> {
-    let mut directives = Directives::default();
+fn config(settings: &str) -> Arc<RouteConfig> {
+    let mut directives = ConfigBlock::default();
     let all = "enable on;cache on;cache_namespace main";
     for line in all
         .split(';')
@@ -91,7 +91,7 @@ fn body(calls: usize) -> String {
     }
 }
 
-fn looked_up(config: &Arc<Config>, body: &[u8]) -> (Driver, Step) {
+fn looked_up(config: &Arc<RouteConfig>, body: &[u8]) -> (Driver, Step) {
     let mut driver = Driver::new(Arc::clone(config));
     let fields: [(&[u8], &[u8]); 2] = [
         (b"Content-Type", b"application/json"),
@@ -103,18 +103,18 @@ fn looked_up(config: &Arc<Config>, body: &[u8]) -> (Driver, Step) {
         fields: fields.into_iter(),
     };
     driver.request_head(head).unwrap();
-    driver.need(BodyLength::Known(body.len() as u64));
-    let asked = Asked {
+    driver.required_body(BodyLength::Known(body.len() as u64));
+    let asked = LookupRequest {
         now: 0,
         coding_allowed: true,
-        ..Asked::default()
+        ..LookupRequest::default()
     };
-    let step = driver.look_up(RequestBody::Whole(body), asked).unwrap();
+    let step = driver.lookup(RequestBody::Whole(body), asked).unwrap();
     (driver, step)
 }
 
 /// Stores a response to each call.
-fn store(config: &Arc<Config>, calls: usize) {
+fn store(config: &Arc<RouteConfig>, calls: usize) {
     for n in 1..=calls {
         let (mut driver, step) = looked_up(config, call(n).as_bytes());
         assert!(matches!(step, Step::Forward));
@@ -122,7 +122,7 @@ fn store(config: &Arc<Config>, calls: usize) {
         let filler = "0123456789abcdef".repeat(100);
         let said =
             format!(r#"{{"jsonrpc":"2.0","id":{n},"result":{{"number":"0x1","x":"{filler}"}}}}"#);
-        driver.tell(|exchange| {
+        driver.with_exchange(|exchange| {
             let head = ResponseHead {
                 status: 200,
                 content_length: Some(said.len() as u64),
@@ -143,7 +143,7 @@ fn store(config: &Arc<Config>, calls: usize) {
     }
 }
 
-fn hit(config: &Arc<Config>, body: &[u8]) -> usize {
+fn hit(config: &Arc<RouteConfig>, body: &[u8]) -> usize {
     let (driver, step) = looked_up(config, body);
     assert!(matches!(step, Step::Respond));
     let exchange = driver.exchange().unwrap();

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use sszip_core::jsonrpc::request::{parse, Request};
-use sszip_core::jsonrpc::rules::{Rules, Says, Verdict};
+use sszip_core::jsonrpc::rules::{RuleAction, RuleDecision, Rules};
 
 fn main() {
     let times = std::env::args().nth(1);
@@ -32,7 +32,7 @@ fn main() {
         "eth_submitHashrate",
         "eth_newFilter",
     ] {
-        if rules.add(name.as_bytes(), Says::Deny).is_err() {
+        if rules.add(name.as_bytes(), RuleAction::Deny).is_err() {
             std::process::exit(1);
         }
     }
@@ -48,7 +48,7 @@ fn main() {
         if let Ok(Request::Batch(calls)) = parse(black_box(body.as_bytes()), usize::MAX) {
             denied += calls
                 .iter()
-                .filter(|call| matches!(rules.judge(call.method), Verdict::Denied))
+                .filter(|call| matches!(rules.evaluate(call.method), RuleDecision::Denied))
                 .count();
         }
     }

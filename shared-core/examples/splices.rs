@@ -10,8 +10,8 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sszip_core::cache::entry::batch::{batch_gzip, Element};
-use sszip_core::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
+use sszip_core::cache::entry::batch::{batch_gzip, BatchElement};
+use sszip_core::cache::entry::{CacheEntry, CompressionGate, EntryMeta, Envelope, IdPosition};
 use sszip_core::gzip::splice::Body;
 
 const SIZES: [usize; 9] = [
@@ -63,7 +63,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             if level > 9 && result.len() > 1 << 20 {
                 continue;
             }
-            for (place, end) in [(IdPlace::BeforeResult, ""), (IdPlace::AfterResult, "\n")] {
+            for (place, end) in [
+                (IdPosition::BeforeResult, ""),
+                (IdPosition::AfterResult, "\n"),
+            ] {
                 let entry = Arc::new(entry(place, end, result, level)?);
                 for (kind, id) in &ids {
                     let name = format!("{name}-{level}-{place:?}-{kind}");
@@ -84,7 +87,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // the smallest last: a batch of these alone is not compressed
     batch.reverse();
     let ids: Vec<String> = (0..batch.len()).map(|n| format!("\"{n}\"")).collect();
-    let elements: Vec<Element> = batch
+    let elements: Vec<BatchElement> = batch
         .iter()
         .zip(&ids)
         .map(|((entry, _), id)| (entry, id.as_bytes()).into())
@@ -95,7 +98,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .map(|((entry, result), id)| answer(entry, result, id).trim_ascii_end().to_vec())
         .collect();
     for count in [1, 2, 10, batch.len()] {
-        let gate = Gate {
+        let gate = CompressionGate {
             min_length: 1024,
             level: 1,
         };
@@ -120,13 +123,13 @@ fn json(length: usize) -> Vec<u8> {
     body
 }
 
-fn entry(id: IdPlace, end: &str, result: &[u8], level: u8) -> Result<Entry, &'static str> {
+fn entry(id: IdPosition, end: &str, result: &[u8], level: u8) -> Result<CacheEntry, &'static str> {
     let between: &[u8] = match id {
-        IdPlace::BeforeResult => b",\"result\":",
+        IdPosition::BeforeResult => b",\"result\":",
         _ => b",\"id\":",
     };
     let before: &[u8] = match id {
-        IdPlace::BeforeResult => b"{\"jsonrpc\":\"2.0\",\"id\":",
+        IdPosition::BeforeResult => b"{\"jsonrpc\":\"2.0\",\"id\":",
         _ => b"{\"jsonrpc\":\"2.0\",\"result\":",
     };
     let envelope = Envelope {
@@ -135,17 +138,17 @@ fn entry(id: IdPlace, end: &str, result: &[u8], level: u8) -> Result<Entry, &'st
         between: between.into(),
         after: format!("}}{end}").as_bytes().into(),
     };
-    let gate = Gate {
+    let gate = CompressionGate {
         min_length: 0,
         level,
     };
-    Entry::code(envelope, result, gate, Meta::default()).ok_or("no memory")
+    CacheEntry::compress_payload(envelope, result, gate, EntryMeta::default()).ok_or("no memory")
 }
 
-fn answer(entry: &Entry, result: &[u8], id: &str) -> Vec<u8> {
+fn answer(entry: &CacheEntry, result: &[u8], id: &str) -> Vec<u8> {
     let envelope = entry.envelope();
     let (first, second) = match envelope.id {
-        IdPlace::BeforeResult => (id.as_bytes(), result),
+        IdPosition::BeforeResult => (id.as_bytes(), result),
         _ => (result, id.as_bytes()),
     };
     [

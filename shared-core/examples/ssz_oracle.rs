@@ -19,10 +19,10 @@ use serde::Deserialize;
 use serde_json::{json, Value};
 use sszip_core::ssz::schema::Kind;
 use sszip_core::ssz::to_json::MIN_ROOM;
-use sszip_core::ssz::{self, Fork, Form, Preset, Schema, ToJson, ToSsz, TypeId};
+use sszip_core::ssz::{self, Fork, InputForm, Preset, Schema, ToJson, ToSsz, TypeId};
 
 #[derive(Deserialize)]
-struct Question {
+struct OracleRequest {
     op: String,
     fork: Option<String>,
     preset: Option<String>,
@@ -35,7 +35,7 @@ struct Question {
 }
 
 /// Bytes, or the error of the walker.
-type Answer = Result<Vec<u8>, ssz::Error>;
+type OracleResponse = Result<Vec<u8>, ssz::SszError>;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut input = io::stdin().lock();
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut tables = HashMap::new();
     let mut line = String::new();
     while input.read_line(&mut line)? != 0 {
-        let question: Question = serde_json::from_str(&line)?;
+        let question: OracleRequest = serde_json::from_str(&line)?;
         let mut bytes = vec![0; question.length];
         input.read_exact(&mut bytes)?;
         match answer(schema(&mut tables, &question)?, &question, &bytes)? {
@@ -64,12 +64,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn schema<'t>(
     tables: &'t mut HashMap<String, Schema>,
-    question: &Question,
+    question: &OracleRequest,
 ) -> Result<&'t Schema, Box<dyn Error>> {
     let Some(text) = &question.table else {
         let fork: Fork = question.fork.as_deref().ok_or("no fork")?.parse()?;
         let preset: Preset = question.preset.as_deref().ok_or("no preset")?.parse()?;
-        return Ok(Schema::of(fork, preset));
+        return Ok(Schema::for_fork(fork, preset));
     };
     if !tables.contains_key(text) {
         tables.insert(text.clone(), Schema::from_table(text)?);
@@ -77,7 +77,11 @@ fn schema<'t>(
     Ok(&tables[text])
 }
 
-fn answer(schema: &Schema, question: &Question, bytes: &[u8]) -> Result<Answer, Box<dyn Error>> {
+fn answer(
+    schema: &Schema,
+    question: &OracleRequest,
+    bytes: &[u8],
+) -> Result<OracleResponse, Box<dyn Error>> {
     if question.op == "describe" {
         return Ok(Ok(describe(schema).to_string().into_bytes()));
     }
@@ -93,7 +97,7 @@ fn answer(schema: &Schema, question: &Question, bytes: &[u8]) -> Result<Answer, 
     })
 }
 
-fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8], piece: usize) -> Answer {
+fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8], piece: usize) -> OracleResponse {
     let mut writer = ToJson::new(schema, ty, ssz)?;
     let mut room = vec![0; piece.max(MIN_ROOM)];
     let mut json = Vec::new();
@@ -105,8 +109,8 @@ fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8], piece: usize) -> Answer {
     }
 }
 
-fn to_ssz(schema: &Schema, ty: TypeId, json: &[u8], piece: usize) -> Answer {
-    let mut reader = ToSsz::new(schema, ty, Form::Bare);
+fn to_ssz(schema: &Schema, ty: TypeId, json: &[u8], piece: usize) -> OracleResponse {
+    let mut reader = ToSsz::new(schema, ty, InputForm::Bare);
     for piece in json.chunks(piece.max(1)) {
         reader.push(piece)?;
     }

@@ -23,29 +23,29 @@
  *
  * Ownership
  *   Objects are opaque. The host owns the objects that it receives, and ends
- *   each of them once: a sszip_plan with sszip_plan_free, a sszip_exchange
- *   with sszip_exchange_free, a sszip_job with sszip_exchange_done or
+ *   each of them once: a sszip_validated_config with sszip_validated_config_free, a sszip_exchange
+ *   with sszip_exchange_free, a sszip_job with sszip_exchange_job_done or
  *   sszip_job_store. A sszip_config belongs to its plan. The library owns
  *   every string, list and buffer that it returns; the host must not free or
- *   change them, except that it writes into the buffers of sszip_link_room
- *   and sszip_calls_room. The host owns its arguments, and the structs into
+ *   change them, except that it writes into the buffers of sszip_link_read_buffer
+ *   and sszip_calls_buffer. The host owns its arguments, and the structs into
  *   which results are written.
  *
  * Lifetimes
  *   Each function states for how long its results are valid. "Static"
  *   results are valid until the process ends. The library uses arguments
  *   during the call only and copies what it needs later, except the memory
- *   of sszip_heads_share and sszip_board_begin, and the body of
- *   sszip_calls_read.
+ *   of sszip_tip_floors_attach and sszip_metrics_board_init, and the body of
+ *   sszip_calls_parse.
  *
  * Threads
  *   Any thread may use an object, but only one at a time. An exchange and a
  *   job of it are separate objects. A const parameter is not changed; a
  *   sszip_config is immutable and may be used by several threads at a time.
- *   The functions of the link (sszip_link_next to sszip_link_news below),
- *   sszip_next_woken and sszip_next_line belong to the process's only event
- *   loop. The functions of the script API (sszip_given_free to
- *   sszip_board_figures below) may be called on any thread; their results
+ *   The functions of the link (sszip_link_next_action to sszip_link_health_change below),
+ *   sszip_next_wakeup and sszip_next_log_line belong to the process's only event
+ *   loop. The functions of the script API (sszip_result_free to
+ *   sszip_metrics_board_read below) may be called on any thread; their results
  *   belong to that thread until its next call of one of them.
  *
  * NULL
@@ -181,7 +181,7 @@ typedef enum {
      `WWW-Authenticate`
      */
     SSZIP_FIELD_WWW_AUTHENTICATE,
-} sszip_known_field;
+} sszip_known_header;
 
 /*
  Next action of the host.
@@ -190,68 +190,68 @@ typedef enum {
     /*
      Wait for the next event; the piece was accepted.
      */
-    SSZIP_DO_AWAIT = 0,
+    SSZIP_ACTION_AWAIT = 0,
     /*
      Send the request to the upstream.
      */
-    SSZIP_DO_FORWARD = 1,
+    SSZIP_ACTION_FORWARD = 1,
     /*
      Send the request to the upstream with `sszip_exchange_request_body` as
      its body and, if it is not empty, `sszip_exchange_request_target` as
      its target.
      */
-    SSZIP_DO_FORWARD_REWRITTEN = 2,
+    SSZIP_ACTION_FORWARD_REWRITTEN = 2,
     /*
      Send a stored response: `sszip_exchange_status`, the head edits as the
      whole head, and `sszip_exchange_body`.
      */
-    SSZIP_DO_RESPOND = 3,
+    SSZIP_ACTION_RESPOND = 3,
     /*
-     Repeat the lookup when `sszip_next_woken` returns the request's waiter,
+     Repeat the lookup when `sszip_next_wakeup` returns the request's waiter,
      or after `sszip_exchange_next_timer` milliseconds; the result may be
      this action again.
      */
-    SSZIP_DO_WAIT = 4,
+    SSZIP_ACTION_WAIT = 4,
     /*
      Apply the head edits, send the head, and pass the body unchanged.
      */
-    SSZIP_DO_PASS = 5,
+    SSZIP_ACTION_PASS = 5,
     /*
      Apply the head edits, send the head, pass the body unchanged, and feed
      each piece of it to `sszip_exchange_piece`.
      */
-    SSZIP_DO_SHOW = 6,
+    SSZIP_ACTION_OBSERVE = 6,
     /*
      Withhold the head, and feed each piece of the body to
      `sszip_exchange_piece`.
      */
-    SSZIP_DO_HOLD = 7,
+    SSZIP_ACTION_BUFFER = 7,
     /*
      Apply the head edits, send the head, and send the body through
      `sszip_exchange_stream`, beginning with the last piece that was fed.
      */
-    SSZIP_DO_STREAM = 8,
+    SSZIP_ACTION_STREAM = 8,
     /*
      Apply the head edits, send the head and `sszip_exchange_body`, which is
      the whole body.
      */
-    SSZIP_DO_SEND = 9,
+    SSZIP_ACTION_SEND = 9,
     /*
      Apply the head edits, send the head, `sszip_exchange_body` and the last
      piece that was fed, then pass the rest of the body unchanged.
      */
-    SSZIP_DO_SEND_THEN_PASS = 10,
+    SSZIP_ACTION_SEND_THEN_PASS = 10,
     /*
      Run `job` on a thread that serves no connections, then call
-     `sszip_exchange_done`.
+     `sszip_exchange_job_done`.
      */
-    SSZIP_DO_RUN = 11,
+    SSZIP_ACTION_RUN_JOB = 11,
     /*
      No head was sent, and there is no response to send: respond with 502.
      `why` is the reason.
      */
-    SSZIP_DO_FAIL = 12,
-} sszip_do;
+    SSZIP_ACTION_FAIL = 12,
+} sszip_action;
 
 /*
  Part of the request body that a lookup requires.
@@ -262,20 +262,20 @@ typedef enum {
      */
     SSZIP_NEED_NOTHING = 0,
     /*
-     No part of the body is required: call `sszip_exchange_look_up`.
+     No part of the body is required: call `sszip_exchange_lookup`.
      */
     SSZIP_NEED_LOOK_UP = 1,
     /*
      The body is required in memory: read it, then call
-     `sszip_exchange_look_up`.
+     `sszip_exchange_lookup`.
      */
     SSZIP_NEED_BODY = 2,
     /*
      The whole body is required, in memory or in a file: read it, then call
-     `sszip_exchange_look_up`.
+     `sszip_exchange_lookup`.
      */
     SSZIP_NEED_WHOLE_BODY = 3,
-} sszip_need;
+} sszip_required_body;
 
 /*
  Effect of the host's other filters on a response.
@@ -284,18 +284,18 @@ typedef enum {
     /*
      The other filters do not change the body.
      */
-    SSZIP_BESIDE_NOTHING = 0,
+    SSZIP_OTHER_FILTERS_NONE = 0,
     /*
      The other filters change the body.
      */
-    SSZIP_BESIDE_CHANGED = 1,
+    SSZIP_OTHER_FILTERS_BODY_CHANGED = 1,
     /*
      The other filters change the body, and every piece of the upstream's
      body must be in memory when it is passed to
-     `sszip_exchange_node_piece`.
+     `sszip_exchange_upstream_piece`.
      */
-    SSZIP_BESIDE_APART = 2,
-} sszip_beside;
+    SSZIP_OTHER_FILTERS_SEPARATE_COPY = 2,
+} sszip_other_filters;
 
 /*
  Next action for the connections to the owner.
@@ -310,7 +310,7 @@ typedef enum {
      */
     SSZIP_LINK_CONNECT = 1,
     /*
-     Write the pieces of `sszip_link_output`, and call `sszip_link_written`
+     Write the pieces of `sszip_link_output`, and call `sszip_link_bytes_written`
      after each write, until there are none.
      */
     SSZIP_LINK_WRITE = 2,
@@ -322,7 +322,7 @@ typedef enum {
      Call `sszip_link_tick`.
      */
     SSZIP_LINK_TICK = 4,
-} sszip_link_need;
+} sszip_link_action;
 
 /*
  Amount of input that a call of `sszip_exchange_stream` must emit.
@@ -376,17 +376,17 @@ typedef enum {
     /*
      The connection is open, or its opening is in progress.
      */
-    SSZIP_LINK_OPEN = 0,
+    SSZIP_CONNECT_OPEN = 0,
     /*
      The connection could not be opened.
      */
-    SSZIP_LINK_FAILED = 1,
+    SSZIP_CONNECT_FAILED = 1,
     /*
      No process listens at the owner's address: the connection was refused,
      or the socket does not exist.
      */
-    SSZIP_LINK_ABSENT = 2,
-} sszip_link_opened;
+    SSZIP_CONNECT_REFUSED = 2,
+} sszip_connect_result;
 
 /*
  State of a request body at a lookup.
@@ -399,7 +399,7 @@ typedef enum {
     /*
      The host has not read the body yet and can read it.
      */
-    SSZIP_BODY_UNREAD = 1,
+    SSZIP_BODY_AWAITS_CONTINUE = 1,
     /*
      The body cannot be kept in memory, or reading it failed.
      */
@@ -421,7 +421,7 @@ typedef struct sszip_exchange sszip_exchange;
 /*
  Work that takes too long for an event loop. The host that received it owns
  it, may pass it to any thread, and ends it with exactly one of
- `sszip_exchange_done` and `sszip_job_store`.
+ `sszip_exchange_job_done` and `sszip_job_store`.
  */
 typedef struct sszip_job sszip_job;
 
@@ -429,7 +429,7 @@ typedef struct sszip_job sszip_job;
  A whole configuration: the directives of each block, and the inherited
  settings of each route.
  */
-typedef struct sszip_plan sszip_plan;
+typedef struct sszip_validated_config sszip_validated_config;
 
 /*
  Bytes that the library or the host owns, and not NUL-terminated. The
@@ -481,7 +481,7 @@ typedef struct {
  */
 typedef struct {
     /*
-     `sizeof(sszip_place)`, so that the struct may grow.
+     `sizeof(sszip_route)`, so that the struct may grow.
      */
     size_t size;
     /*
@@ -528,7 +528,7 @@ typedef struct {
      Upstream requests use HTTP/1.0.
      */
     bool is_http_1_0;
-} sszip_place;
+} sszip_route;
 
 /*
  Settings of a route that the host needs.
@@ -548,19 +548,19 @@ typedef struct {
      */
     bool caches;
     /*
-     Requests of the route may need a lookup: call `sszip_exchange_need`
+     Requests of the route may need a lookup: call `sszip_exchange_required_body`
      before a request is sent.
      */
-    bool reads;
+    bool reads_requests;
     /*
      Requests with a body are not forwarded without a lookup.
      */
-    bool judges;
+    bool has_policy;
     /*
      Requests of the route may need a probe: call
-     `sszip_exchange_take_inquiry`.
+     `sszip_exchange_take_probe`.
      */
-    bool inquires;
+    bool sends_probes;
     /*
      Maximum number of output buffers of one stream.
      */
@@ -569,7 +569,7 @@ typedef struct {
      Size of each output buffer, in bytes.
      */
     size_t buffer_size;
-} sszip_rules;
+} sszip_route_settings;
 
 /*
  The host's own store. A number that is 0 means the owner's default. The
@@ -628,7 +628,7 @@ typedef struct {
      Value without surrounding white space.
      */
     sszip_str value;
-} sszip_field;
+} sszip_header;
 
 /*
  A request head as the host received it.
@@ -649,7 +649,7 @@ typedef struct {
     /*
      All headers, `Host` included.
      */
-    const sszip_field *fields;
+    const sszip_header *fields;
     /*
      Number of headers.
      */
@@ -672,8 +672,8 @@ typedef struct {
     /*
      Number of the header, for hosts that store it in a member of its own.
      */
-    sszip_known_field field;
-} sszip_edit;
+    sszip_known_header field;
+} sszip_head_edit;
 
 /*
  A response head as the host received it.
@@ -686,7 +686,7 @@ typedef struct {
     /*
      All headers. `Content-Length` may be omitted.
      */
-    const sszip_field *fields;
+    const sszip_header *fields;
     /*
      Number of headers.
      */
@@ -733,17 +733,17 @@ typedef struct {
     /*
      Action.
      */
-    sszip_do act;
+    sszip_action action;
     /*
      Job that the host owns from here on; NULL unless the action is
-     `SSZIP_DO_RUN`.
+     `SSZIP_ACTION_RUN_JOB`.
      */
     sszip_job *job;
     /*
      Reason for logs, NUL-terminated and static; NULL unless the action is
-     `SSZIP_DO_FAIL`.
+     `SSZIP_ACTION_FAIL`.
      */
-    const char *why;
+    const char *reason;
 } sszip_step;
 
 /*
@@ -770,7 +770,7 @@ typedef struct {
  */
 typedef struct {
     /*
-     `sizeof(sszip_asked)`, so that the struct may grow.
+     `sizeof(sszip_lookup_request)`, so that the struct may grow.
      */
     size_t size;
     /*
@@ -800,7 +800,7 @@ typedef struct {
     /*
      State of the request body: an `sszip_request_body`.
      */
-    uint32_t body_is;
+    uint32_t body_state;
     /*
      Milliseconds of `CLOCK_MONOTONIC`, read for this event; every parameter
      `now` of type `uint64_t` has this unit.
@@ -811,7 +811,7 @@ typedef struct {
      */
     bool bypass;
     /*
-     Identity by which `sszip_next_woken` returns this request; 0: the
+     Identity by which `sszip_next_wakeup` returns this request; 0: the
      request does not wait.
      */
     size_t waiter;
@@ -822,12 +822,12 @@ typedef struct {
     /*
      Forward a batch as a whole or not at all: it is not split.
      */
-    bool whole;
+    bool no_split;
     /*
      The host has other filters that may change bodies, and calls
-     `sszip_exchange_beside`.
+     `sszip_exchange_other_filters`.
      */
-    bool filters;
+    bool has_other_filters;
     /*
      The host writes `Vary: Accept-Encoding` itself.
      */
@@ -841,19 +841,19 @@ typedef struct {
      No property distinguishes the route from others that pass the same
      requests elsewhere: requests without a `name_space` are not looked up.
      */
-    bool unnamed;
-} sszip_asked;
+    bool route_unnamed;
+} sszip_lookup_request;
 
 /*
  Shared memory in which the workers of a host count.
  */
 typedef struct {
     /*
-     `sizeof(sszip_board)`, so that the struct may grow.
+     `sizeof(sszip_metrics_board)`, so that the struct may grow.
      */
     size_t size;
     /*
-     `sszip_board_length()` bytes that all workers share. The host owns
+     `sszip_metrics_board_size()` bytes that all workers share. The host owns
      them.
      */
     void *memory;
@@ -865,7 +865,7 @@ typedef struct {
      Name and version of the host: "nginx/1.22.1".
      */
     sszip_str host;
-} sszip_board;
+} sszip_metrics_board;
 
 /*
  Selects an SSZ type; an empty string means that the property is not
@@ -894,7 +894,7 @@ typedef struct {
      Path of a part of an SSZ value.
      */
     sszip_str path;
-} sszip_what;
+} sszip_ssz_type;
 
 /*
  A call of a JSON-RPC request. Its strings point into the request body, or
@@ -927,7 +927,7 @@ typedef struct {
      Value of the metric.
      */
     uint64_t number;
-} sszip_figure;
+} sszip_metric;
 
 #ifdef __cplusplus
 extern "C" {
@@ -947,14 +947,14 @@ sszip_str sszip_coders(void);
 /*
  Creates an empty configuration. Folders that are not absolute are relative
  to `prefix`, other files to `file_prefix`. The host owns it and frees it
- with `sszip_plan_free`.
+ with `sszip_validated_config_free`.
 
  # Safety
  The strings are valid; `out` points at memory of its type.
  */
-sszip_status sszip_plan_new(sszip_str prefix,
-                            sszip_str file_prefix,
-                            sszip_plan **out);
+sszip_status sszip_validated_config_new(sszip_str prefix,
+                                        sszip_str file_prefix,
+                                        sszip_validated_config **out);
 
 /*
  Adds a directive to the block `*block`; 0: a new block, whose number is
@@ -966,19 +966,19 @@ sszip_status sszip_plan_new(sszip_str prefix,
  string. Valid until the next call for `plan`.
 
  # Safety
- `plan` is NULL or from `sszip_plan_new` and not freed; `block` points at a
+ `plan` is NULL or from `sszip_validated_config_new` and not freed; `block` points at a
  number of that plan or 0; `directive` is NULL or valid with all that it
  points at; `text` points at memory of its type.
  */
-sszip_status sszip_plan_set(sszip_plan *plan,
-                            size_t *block,
-                            const sszip_directive *directive,
-                            sszip_str *text);
+sszip_status sszip_validated_config_set(sszip_validated_config *plan,
+                                        size_t *block,
+                                        const sszip_directive *directive,
+                                        sszip_str *text);
 
 /*
  Adds the route of the block `*block` inside the block `outer`, and writes
  its settings to `settings`; `settings->config` is valid until
- `sszip_plan_free`. 0: a block without directives; if `*block` is 0, a
+ `sszip_validated_config_free`. 0: a block without directives; if `*block` is 0, a
  number is written to it.
 
  Writes a text for the operator to `text`: on `SSZIP_STATUS_INVALID` the
@@ -986,29 +986,29 @@ sszip_status sszip_plan_set(sszip_plan *plan,
  warning, or an empty string. Valid until the next call for `plan`.
 
  # Safety
- `plan` is NULL or from `sszip_plan_new` and not freed; `block` points at a
+ `plan` is NULL or from `sszip_validated_config_new` and not freed; `block` points at a
  number of that plan or 0, which `outer` is, too; `route` is NULL or valid
  with all that it points at; the results point at memory of their type.
  */
-sszip_status sszip_plan_add(sszip_plan *plan,
-                            size_t *block,
-                            size_t outer,
-                            const sszip_place *route,
-                            sszip_rules *settings,
-                            sszip_str *text);
+sszip_status sszip_validated_config_add_route(sszip_validated_config *plan,
+                                              size_t *block,
+                                              size_t outer,
+                                              const sszip_route *route,
+                                              sszip_route_settings *settings,
+                                              sszip_str *text);
 
 /*
  Adds a named group of servers, which the `url` of a route may refer to by
  this name.
 
  # Safety
- `plan` is NULL or from `sszip_plan_new` and not freed; `servers` are
+ `plan` is NULL or from `sszip_validated_config_new` and not freed; `servers` are
  `nservers` valid strings, and `name` is one.
  */
-sszip_status sszip_plan_add_upstream(sszip_plan *plan,
-                                     sszip_str name,
-                                     const sszip_str *servers,
-                                     size_t nservers);
+sszip_status sszip_validated_config_add_upstream(sszip_validated_config *plan,
+                                                 sszip_str name,
+                                                 const sszip_str *servers,
+                                                 size_t nservers);
 
 /*
  Validates the configuration as a whole, after all its parts were added.
@@ -1017,20 +1017,21 @@ sszip_status sszip_plan_add_upstream(sszip_plan *plan,
  next call for `plan`.
 
  # Safety
- `plan` is NULL or from `sszip_plan_new` and not freed; `text` points at
+ `plan` is NULL or from `sszip_validated_config_new` and not freed; `text` points at
  memory of its type.
  */
-sszip_status sszip_plan_check(sszip_plan *plan, sszip_str *text);
+sszip_status sszip_validated_config_check(sszip_validated_config *plan,
+                                          sszip_str *text);
 
 /*
- Returns the address of the owner of a store, after `sszip_plan_check`:
+ Returns the address of the owner of a store, after `sszip_validated_config_check`:
  "unix:" and a path, NUL-terminated; empty: there is no owner. Valid until
- `sszip_plan_free`.
+ `sszip_validated_config_free`.
 
  # Safety
- `plan` is NULL or from `sszip_plan_new` and not freed.
+ `plan` is NULL or from `sszip_validated_config_new` and not freed.
  */
-sszip_str sszip_plan_owner(const sszip_plan *plan);
+sszip_str sszip_validated_config_owner_socket(const sszip_validated_config *plan);
 
 /*
  Prepares a worker process, one of `processes`, after the last fork. Creates
@@ -1042,29 +1043,31 @@ sszip_str sszip_plan_owner(const sszip_plan *plan);
  is cached.
 
  # Safety
- `plan` is NULL or from `sszip_plan_new` and not freed.
+ `plan` is NULL or from `sszip_validated_config_new` and not freed.
  */
-sszip_status sszip_plan_start(const sszip_plan *plan, size_t processes);
+sszip_status sszip_validated_config_start(const sszip_validated_config *plan,
+                                          size_t processes);
 
 /*
  Returns the host's own store and the settings of its owner, after
- `sszip_plan_check`. The strings are valid until `sszip_plan_free`.
+ `sszip_validated_config_check`. The strings are valid until `sszip_validated_config_free`.
  `SSZIP_STATUS_MISUSE`: the configuration has no store.
 
  # Safety
- `plan` is NULL or from `sszip_plan_new` and not freed; `out` points at
+ `plan` is NULL or from `sszip_validated_config_new` and not freed; `out` points at
  memory of its type.
  */
-sszip_status sszip_plan_store(const sszip_plan *plan, sszip_store *out);
+sszip_status sszip_validated_config_store(const sszip_validated_config *plan,
+                                          sszip_store *out);
 
 /*
  Frees a configuration with its `sszip_config`s. Exchanges that were created
  with them continue.
 
  # Safety
- `plan` is NULL or from `sszip_plan_new` and not freed.
+ `plan` is NULL or from `sszip_validated_config_new` and not freed.
  */
-void sszip_plan_free(sszip_plan *plan);
+void sszip_validated_config_free(sszip_validated_config *plan);
 
 /*
  Creates an exchange on the route that has these settings. The host owns it
@@ -1072,7 +1075,7 @@ void sszip_plan_free(sszip_plan *plan);
  `SSZIP_STATUS_MEMORY` while the process is short of memory.
 
  # Safety
- `config` is NULL or from `sszip_plan_add`, and its plan is not freed; `out`
+ `config` is NULL or from `sszip_validated_config_add_route`, and its plan is not freed; `out`
  points at memory of its type.
  */
 sszip_status sszip_exchange_new(const sszip_config *config,
@@ -1106,7 +1109,7 @@ sszip_status sszip_exchange_request_head(sszip_exchange *exchange,
  `exchange` is NULL or valid; the results point at memory of their type.
  */
 sszip_status sszip_exchange_upstream_edits(sszip_exchange *exchange,
-                                           const sszip_edit **edits,
+                                           const sszip_head_edit **edits,
                                            size_t *nedits);
 
 /*
@@ -1114,7 +1117,7 @@ sszip_status sszip_exchange_upstream_edits(sszip_exchange *exchange,
  exchange needs. If the library fails inside, the response passes without an
  edit; the response to a part of a batch is buffered and becomes a 502; the
  response to a request that accepts only SSZ, where the upstream sends JSON,
- becomes `SSZIP_DO_FAIL`.
+ becomes `SSZIP_ACTION_FAIL`.
 
  # Safety
  `exchange` is NULL or valid; `head` is NULL or valid with all that it
@@ -1132,11 +1135,11 @@ sszip_status sszip_exchange_response_head(sszip_exchange *exchange,
  # Safety
  `exchange` is NULL or valid; `step` points at memory of its type.
  */
-sszip_status sszip_exchange_no_response_head(sszip_exchange *exchange,
-                                             sszip_step *step);
+sszip_status sszip_exchange_response_head_unavailable(sszip_exchange *exchange,
+                                                      sszip_step *step);
 
 /*
- Reads a piece of the body, after `SSZIP_DO_HOLD` and `SSZIP_DO_SHOW`, and
+ Reads a piece of the body, after `SSZIP_ACTION_BUFFER` and `SSZIP_ACTION_OBSERVE`, and
  returns the next action. Copies the piece. If the library fails inside, the
  exchange stops buffering and sends the original.
 
@@ -1150,17 +1153,17 @@ sszip_status sszip_exchange_piece(sszip_exchange *exchange,
 
 /*
  Ends the buffering window, because its time is over or the upstream
- flushes. After `SSZIP_DO_AWAIT` the host continues to buffer.
+ flushes. After `SSZIP_ACTION_AWAIT` the host continues to buffer.
 
  # Safety
  `exchange` is NULL or valid; `step` points at memory of its type.
  */
-sszip_status sszip_exchange_release(sszip_exchange *exchange,
-                                    sszip_step *step);
+sszip_status sszip_exchange_end_buffering(sszip_exchange *exchange,
+                                          sszip_step *step);
 
 /*
  Returns the number of bytes of the body to read at a time after
- `SSZIP_DO_HOLD`; 0: the host's own number.
+ `SSZIP_ACTION_BUFFER`; 0: the host's own number.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1169,8 +1172,8 @@ size_t sszip_exchange_read_size(const sszip_exchange *exchange);
 
 /*
  Returns the number of milliseconds after which the host must act: call
- `sszip_exchange_release`, flush a stream whose whole input was written,
- repeat the lookup after `SSZIP_DO_WAIT`, or cancel a probe. Negative: no
+ `sszip_exchange_end_buffering`, flush a stream whose whole input was written,
+ repeat the lookup after `SSZIP_ACTION_WAIT`, or cancel a probe. Negative: no
  timer is due.
 
  # Safety
@@ -1211,8 +1214,8 @@ sszip_status sszip_exchange_end(sszip_exchange *exchange, sszip_step *step);
  # Safety
  `exchange` is NULL or valid; `step` points at memory of its type.
  */
-sszip_status sszip_exchange_end_early(sszip_exchange *exchange,
-                                      sszip_step *step);
+sszip_status sszip_exchange_end_truncated(sszip_exchange *exchange,
+                                          sszip_step *step);
 
 /*
  Aborts the exchange: the upstream's connection ended while the head is
@@ -1221,7 +1224,7 @@ sszip_status sszip_exchange_end_early(sszip_exchange *exchange,
  # Safety
  `exchange` is NULL or valid.
  */
-sszip_status sszip_exchange_cut_short(sszip_exchange *exchange);
+sszip_status sszip_exchange_abort(sszip_exchange *exchange);
 
 /*
  Returns the changes to the response head that the client receives. The list
@@ -1232,7 +1235,7 @@ sszip_status sszip_exchange_cut_short(sszip_exchange *exchange);
  `exchange` is NULL or valid; the results point at memory of their type.
  */
 sszip_status sszip_exchange_head_edits(sszip_exchange *exchange,
-                                       const sszip_edit **edits,
+                                       const sszip_head_edit **edits,
                                        size_t *nedits);
 
 /*
@@ -1242,7 +1245,7 @@ sszip_status sszip_exchange_head_edits(sszip_exchange *exchange,
  # Safety
  `exchange` is NULL or valid.
  */
-bool sszip_exchange_varies(const sszip_exchange *exchange);
+bool sszip_exchange_varies_on_accept_encoding(const sszip_exchange *exchange);
 
 /*
  Returns the `Vary` value for a cache between the exchange and the upstream:
@@ -1281,7 +1284,8 @@ sszip_status sszip_exchange_body(sszip_exchange *exchange,
  # Safety
  `exchange` is NULL or valid.
  */
-sszip_need sszip_exchange_need(sszip_exchange *exchange, int64_t length);
+sszip_required_body sszip_exchange_required_body(sszip_exchange *exchange,
+                                                 int64_t length);
 
 /*
  Reserves memory for a copy of `bytes` bytes of the request body, which the
@@ -1292,7 +1296,8 @@ sszip_need sszip_exchange_need(sszip_exchange *exchange, int64_t length);
  # Safety
  `exchange` is NULL or valid.
  */
-bool sszip_exchange_take_room(sszip_exchange *exchange, size_t bytes);
+bool sszip_exchange_reserve_body_copy(sszip_exchange *exchange,
+                                      size_t bytes);
 
 /*
  Looks up stored responses to the request, and returns the next action. If
@@ -1302,9 +1307,9 @@ bool sszip_exchange_take_room(sszip_exchange *exchange, size_t bytes);
  `exchange` is NULL or valid; `request` is NULL or valid with all that it
  points at; `step` points at memory of its type.
  */
-sszip_status sszip_exchange_look_up(sszip_exchange *exchange,
-                                    const sszip_asked *request,
-                                    sszip_step *step);
+sszip_status sszip_exchange_lookup(sszip_exchange *exchange,
+                                   const sszip_lookup_request *request,
+                                   sszip_step *step);
 
 /*
  Purges the entries that `query` selects (docs/caching.md, Purging), in
@@ -1320,7 +1325,7 @@ sszip_status sszip_exchange_look_up(sszip_exchange *exchange,
 sszip_status sszip_exchange_purge(sszip_exchange *exchange,
                                   sszip_str method,
                                   sszip_str query,
-                                  const sszip_asked *request,
+                                  const sszip_lookup_request *request,
                                   sszip_step *step);
 
 /*
@@ -1332,13 +1337,13 @@ sszip_status sszip_exchange_purge(sszip_exchange *exchange,
  # Safety
  `exchange` is NULL or valid.
  */
-sszip_exchange *sszip_exchange_take_update(sszip_exchange *exchange);
+sszip_exchange *sszip_exchange_take_background_update(sszip_exchange *exchange);
 
 /*
  Returns an exchange for a probe, before the request is processed any
  further; NULL: no probe is due. Call it until it returns NULL. The host
  sends a GET without a body to the path that
- `sszip_exchange_path_of_inquiry` derives from this request's path, and
+ `sszip_exchange_probe_path` derives from this request's path, and
  continues the new exchange with the response head. `url` is the upstream of
  this request if it differs from request to request; NULL `data`: the
  route's upstream. The host cancels the probe if there is no response after
@@ -1348,13 +1353,13 @@ sszip_exchange *sszip_exchange_take_update(sszip_exchange *exchange);
  # Safety
  `exchange` is NULL or valid, `url` a valid string.
  */
-sszip_exchange *sszip_exchange_take_inquiry(sszip_exchange *exchange,
-                                            sszip_str url,
-                                            uint64_t now);
+sszip_exchange *sszip_exchange_take_probe(sszip_exchange *exchange,
+                                          sszip_str url,
+                                          uint64_t now);
 
 /*
  Returns the path of a probe, for an exchange of
- `sszip_exchange_take_inquiry`, in place of `path`, which is the request's
+ `sszip_exchange_take_probe`, in place of `path`, which is the request's
  path. Valid until the next call of this function or of
  `sszip_exchange_variable` for the exchange, or `sszip_exchange_free`.
  `SSZIP_STATUS_MISUSE`: the exchange is no probe.
@@ -1363,9 +1368,9 @@ sszip_exchange *sszip_exchange_take_inquiry(sszip_exchange *exchange,
  `exchange` is NULL or valid, `path` a valid string; `out` points at memory
  of its type.
  */
-sszip_status sszip_exchange_path_of_inquiry(sszip_exchange *exchange,
-                                            sszip_str path,
-                                            sszip_str *out);
+sszip_status sszip_exchange_probe_path(sszip_exchange *exchange,
+                                       sszip_str path,
+                                       sszip_str *out);
 
 /*
  Reports that the upstream failed the request, before the head of the host's
@@ -1376,28 +1381,28 @@ sszip_status sszip_exchange_path_of_inquiry(sszip_exchange *exchange,
  # Safety
  `exchange` is NULL or valid; `serves_stale` points at memory of its type.
  */
-sszip_status sszip_exchange_fails(sszip_exchange *exchange,
-                                  uint32_t failure,
-                                  uint16_t status,
-                                  uint64_t now,
-                                  bool *serves_stale);
+sszip_status sszip_exchange_upstream_failed(sszip_exchange *exchange,
+                                            uint32_t failure,
+                                            uint16_t status,
+                                            uint64_t now,
+                                            bool *serves_stale);
 
 /*
- Writes to `serves_stale` the result that `sszip_exchange_fails` would have,
+ Writes to `serves_stale` the result that `sszip_exchange_upstream_failed` would have,
  without reporting a failure.
 
  # Safety
  `exchange` is NULL or valid; `serves_stale` points at memory of its type.
  */
-sszip_status sszip_exchange_would_stand_in(sszip_exchange *exchange,
-                                           uint32_t failure,
-                                           uint16_t status,
-                                           uint64_t now,
-                                           bool *serves_stale);
+sszip_status sszip_exchange_would_serve_stale(sszip_exchange *exchange,
+                                              uint32_t failure,
+                                              uint16_t status,
+                                              uint64_t now,
+                                              bool *serves_stale);
 
 /*
  Returns the body of the upstream request, after
- `SSZIP_DO_FORWARD_REWRITTEN`. Valid until `sszip_exchange_free`.
+ `SSZIP_ACTION_FORWARD_REWRITTEN`. Valid until `sszip_exchange_free`.
 
  # Safety
  `exchange` is NULL or valid.
@@ -1406,7 +1411,7 @@ sszip_str sszip_exchange_request_body(const sszip_exchange *exchange);
 
 /*
  Returns the path and query of the upstream request, after
- `SSZIP_DO_FORWARD_REWRITTEN`; NULL `data` or empty: the request's own
+ `SSZIP_ACTION_FORWARD_REWRITTEN`; NULL `data` or empty: the request's own
  target. Valid until `sszip_exchange_free`.
 
  # Safety
@@ -1444,19 +1449,20 @@ sszip_status sszip_exchange_redirected(sszip_exchange *exchange);
  Reports that the host received the whole response, so that it is stored.
  Returns the job that stores it, which the host owns, runs and ends with
  `sszip_job_store`; NULL: there is nothing left to do. Call
- `sszip_next_woken` afterwards.
+ `sszip_next_wakeup` afterwards.
 
  # Safety
  `exchange` is NULL or valid.
  */
-sszip_job *sszip_exchange_sent(sszip_exchange *exchange, uint64_t now);
+sszip_job *sszip_exchange_response_sent(sszip_exchange *exchange,
+                                        uint64_t now);
 
 /*
  Reads the response head as the upstream sent it, before the host hides,
  adds or changes a header, and before `sszip_exchange_response_head`, where
  the host can tell the two apart. `failure`, an `sszip_failure`, is the way
  in which the upstream failed if the status is a failure and
- `sszip_exchange_fails` was not called. Writes to `replaced` whether a
+ `sszip_exchange_upstream_failed` was not called. Writes to `replaced` whether a
  stored response replaces the upstream's, with `sszip_exchange_status` and
  the head edits as the whole head.
 
@@ -1464,11 +1470,11 @@ sszip_job *sszip_exchange_sent(sszip_exchange *exchange, uint64_t now);
  `exchange` is NULL or valid; `head` is NULL or valid with all that it
  points at; `replaced` points at memory of its type.
  */
-sszip_status sszip_exchange_node_head(sszip_exchange *exchange,
-                                      const sszip_response_head *head,
-                                      uint32_t failure,
-                                      uint64_t now,
-                                      bool *replaced);
+sszip_status sszip_exchange_upstream_head(sszip_exchange *exchange,
+                                          const sszip_response_head *head,
+                                          uint32_t failure,
+                                          uint64_t now,
+                                          bool *replaced);
 
 /*
  Reports whether the host's other filters appear to change the body
@@ -1479,36 +1485,36 @@ sszip_status sszip_exchange_node_head(sszip_exchange *exchange,
  # Safety
  `exchange` is NULL or valid.
  */
-sszip_beside sszip_exchange_beside(sszip_exchange *exchange,
-                                   bool changes,
-                                   bool compresses,
-                                   bool has_length);
+sszip_other_filters sszip_exchange_other_filters(sszip_exchange *exchange,
+                                                 bool changes,
+                                                 bool compresses,
+                                                 bool has_length);
 
 /*
  Returns whether filter detection found for the first time that other
  filters change bodies on this route, which the host logs. Returns `true`
- once; call it after `sszip_exchange_beside` and `sszip_exchange_sent`.
+ once; call it after `sszip_exchange_other_filters` and `sszip_exchange_response_sent`.
 
  # Safety
  `exchange` is NULL or valid.
  */
-bool sszip_exchange_is_news(sszip_exchange *exchange);
+bool sszip_exchange_is_new_filter_detection(sszip_exchange *exchange);
 
 /*
  Reads `len` bytes of the body as the upstream sent it, after
- `sszip_exchange_node_head` and before another filter changes it; `data` is
+ `sszip_exchange_upstream_head` and before another filter changes it; `data` is
  NULL if they are not in memory. `last`: the body ends with them. Returns a
  job or NULL, with the meaning and ownership of the result of
- `sszip_exchange_sent`.
+ `sszip_exchange_response_sent`.
 
  # Safety
  `exchange` is NULL or valid; `data` points at `len` bytes or is NULL.
  */
-sszip_job *sszip_exchange_node_piece(sszip_exchange *exchange,
-                                     const uint8_t *data,
-                                     size_t len,
-                                     bool last,
-                                     uint64_t now);
+sszip_job *sszip_exchange_upstream_piece(sszip_exchange *exchange,
+                                         const uint8_t *data,
+                                         size_t len,
+                                         bool last,
+                                         uint64_t now);
 
 /*
  Reads the headers of a stored response after the host's other filters
@@ -1520,9 +1526,9 @@ sszip_job *sszip_exchange_node_piece(sszip_exchange *exchange,
  `exchange` is NULL or valid; `fields` are `nfields` fields of valid
  strings.
  */
-sszip_status sszip_exchange_stored_head(sszip_exchange *exchange,
-                                        const sszip_field *fields,
-                                        size_t nfields);
+sszip_status sszip_exchange_filtered_hit_head(sszip_exchange *exchange,
+                                              const sszip_header *fields,
+                                              size_t nfields);
 
 /*
  Returns whether a response of this media type and length (negative:
@@ -1532,9 +1538,9 @@ sszip_status sszip_exchange_stored_head(sszip_exchange *exchange,
  # Safety
  `exchange` is NULL or valid, `content_type` a valid string.
  */
-bool sszip_exchange_would_code(const sszip_exchange *exchange,
-                               sszip_str content_type,
-                               int64_t length);
+bool sszip_exchange_would_compress(const sszip_exchange *exchange,
+                                   sszip_str content_type,
+                                   int64_t length);
 
 /*
  Returns whether the awaited response is stored, so that it is worth
@@ -1552,7 +1558,7 @@ bool sszip_exchange_is_filling(const sszip_exchange *exchange);
  # Safety
  `exchange` is NULL or valid.
  */
-sszip_status sszip_exchange_abandon(sszip_exchange *exchange);
+sszip_status sszip_exchange_detach(sszip_exchange *exchange);
 
 /*
  Writes the next line for the error log about verified hits to `text`,
@@ -1562,7 +1568,7 @@ sszip_status sszip_exchange_abandon(sszip_exchange *exchange);
  # Safety
  `text` is NULL, or `size` bytes can be written there.
  */
-size_t sszip_next_line(uint8_t *text, size_t size);
+size_t sszip_next_log_line(uint8_t *text, size_t size);
 
 /*
  Escapes text from other programs for a line of a log, so that it cannot
@@ -1573,21 +1579,21 @@ size_t sszip_next_line(uint8_t *text, size_t size);
  `input` is a valid string; `text` is NULL, or `size` bytes can be written
  there.
  */
-size_t sszip_log_text(sszip_str input, uint8_t *text, size_t size);
+size_t sszip_escape_log_text(sszip_str input, uint8_t *text, size_t size);
 
 /*
  Returns the `waiter` of a waiting request whose lookup is to be repeated;
  0: there is none. Call it until it returns 0, after a response was stored
  and after an exchange was freed.
  */
-size_t sszip_next_woken(void);
+size_t sszip_next_wakeup(void);
 
 /*
  Returns the maximum number of jobs that a process should run at a time; the
  others wait. Call it after the last fork, when the process is bound to its
  processors.
  */
-size_t sszip_jobs_at_once(void);
+size_t sszip_max_running_jobs(void);
 
 /*
  Runs a job, which takes milliseconds per megabyte. If the library fails
@@ -1605,11 +1611,11 @@ sszip_status sszip_job_run(sszip_job *job);
  # Safety
  `job` is NULL or valid, and no other thread uses it during the call.
  */
-bool sszip_job_is_to_be_stored(const sszip_job *job);
+bool sszip_job_has_store(const sszip_job *job);
 
 /*
  Stores the result of a job that has run and that no exchange waits for, and
- frees the job. Call `sszip_next_woken` afterwards.
+ frees the job. Call `sszip_next_wakeup` afterwards.
 
  # Safety
  `job` is NULL or valid, and is not used after the call.
@@ -1626,25 +1632,25 @@ sszip_status sszip_job_store(sszip_job *job, uint64_t now);
  # Safety
  `exchange` is NULL or valid.
  */
-sszip_job *sszip_exchange_last_job(sszip_exchange *exchange);
+sszip_job *sszip_exchange_take_teardown_job(sszip_exchange *exchange);
 
 /*
- Continues an exchange after the job of its `SSZIP_DO_RUN` has run, and
+ Continues an exchange after the job of its `SSZIP_ACTION_RUN_JOB` has run, and
  frees the job.
 
  # Safety
  `exchange` and `job` are NULL or valid, the job is from that exchange, and
  is not used after the call. `step` points at memory of its type.
  */
-sszip_status sszip_exchange_done(sszip_exchange *exchange,
-                                 sszip_job *job,
-                                 sszip_step *step);
+sszip_status sszip_exchange_job_done(sszip_exchange *exchange,
+                                     sszip_job *job,
+                                     sszip_step *step);
 
 /*
  Returns the size in bytes of the memory in which all workers of a host
  share their tip floors.
  */
-size_t sszip_heads_length(void);
+size_t sszip_tip_floors_size(void);
 
 /*
  Attaches the memory in which the workers of the host share their tip
@@ -1652,11 +1658,11 @@ size_t sszip_heads_length(void);
  host keeps the memory until the process ends.
 
  # Safety
- `memory` is NULL or `sszip_heads_length()` bytes, aligned for `uint64_t`,
+ `memory` is NULL or `sszip_tip_floors_size()` bytes, aligned for `uint64_t`,
  which were zero before the first process attached them and stay until the
  process ends.
  */
-sszip_status sszip_heads_share(void *memory);
+sszip_status sszip_tip_floors_attach(void *memory);
 
 /*
  Returns the next action for a connection to the owner, and its number, a
@@ -1667,10 +1673,10 @@ sszip_status sszip_heads_share(void *memory);
  # Safety
  `slot` points at memory of its type.
  */
-sszip_link_need sszip_link_next(size_t *slot);
+sszip_link_action sszip_link_next_action(size_t *slot);
 
 /*
- Reports the result of opening the connection, an `sszip_link_opened`, at
+ Reports the result of opening the connection, an `sszip_connect_result`, at
  the time `now`.
  */
 sszip_status sszip_link_connected(size_t slot,
@@ -1694,7 +1700,7 @@ sszip_status sszip_link_output(size_t slot,
 /*
  Reports that `bytes` bytes of the output were written.
  */
-sszip_status sszip_link_written(size_t slot, size_t bytes);
+sszip_status sszip_link_bytes_written(size_t slot, size_t bytes);
 
 /*
  Returns the buffer into which the host reads from the connection. Valid
@@ -1706,16 +1712,20 @@ sszip_status sszip_link_written(size_t slot, size_t bytes);
  # Safety
  The results point at memory of their type.
  */
-sszip_status sszip_link_room(size_t slot, uint8_t **data, size_t *len);
+sszip_status sszip_link_read_buffer(size_t slot,
+                                    uint8_t **data,
+                                    size_t *len);
 
 /*
- Reports that `bytes` bytes were read into the buffer of `sszip_link_room`.
+ Reports that `bytes` bytes were read into the buffer of `sszip_link_read_buffer`.
 
  # Safety
  The bytes are written, and no other function of the link was called since
- `sszip_link_room`.
+ `sszip_link_read_buffer`.
  */
-sszip_status sszip_link_filled(size_t slot, size_t bytes, uint64_t now);
+sszip_status sszip_link_bytes_read(size_t slot,
+                                   size_t bytes,
+                                   uint64_t now);
 
 /*
  Reports that the owner or the host closed the connection.
@@ -1738,22 +1748,22 @@ uint64_t sszip_link_tick(uint64_t now);
  # Safety
  `is_bad` points at memory of its type.
  */
-sszip_str sszip_link_news(uint64_t now, bool *is_bad);
+sszip_str sszip_link_health_change(uint64_t now, bool *is_bad);
 
 /*
  Returns the size in bytes of the memory that the counters occupy.
  */
-size_t sszip_board_length(void);
+size_t sszip_metrics_board_size(void);
 
 /*
  Initializes the counters, before the first use. The memory is zeroed, or
  contains counters already, which are kept if this version wrote them.
 
  # Safety
- `memory` is NULL or points at `sszip_board_length()` bytes, aligned for
+ `memory` is NULL or points at `sszip_metrics_board_size()` bytes, aligned for
  `uint64_t`, which are used for nothing else from here on.
  */
-sszip_status sszip_board_begin(void *memory);
+sszip_status sszip_metrics_board_init(void *memory);
 
 /*
  Counts a finished exchange. Later calls for the same exchange count
@@ -1761,10 +1771,10 @@ sszip_status sszip_board_begin(void *memory);
 
  # Safety
  `exchange` is NULL or valid; `board` is NULL or valid, and its memory was
- passed to `sszip_board_begin`.
+ passed to `sszip_metrics_board_init`.
  */
 sszip_status sszip_exchange_count(sszip_exchange *exchange,
-                                  const sszip_board *board);
+                                  const sszip_metrics_board *board);
 
 /*
  Counts the verified hits and upstream errors of the process since the last
@@ -1774,18 +1784,18 @@ sszip_status sszip_exchange_count(sszip_exchange *exchange,
  wait.
 
  # Safety
- `board` is NULL or valid, and its memory was passed to `sszip_board_begin`.
+ `board` is NULL or valid, and its memory was passed to `sszip_metrics_board_init`.
  */
-sszip_status sszip_board_refresh(const sszip_board *board);
+sszip_status sszip_metrics_board_set_gauges(const sszip_metrics_board *board);
 
 /*
  Resets the gauges of a worker, when it starts, since it may replace one
  that died, and when it ends. The counters keep their values.
 
  # Safety
- `board` is NULL or valid, and its memory was passed to `sszip_board_begin`.
+ `board` is NULL or valid, and its memory was passed to `sszip_metrics_board_init`.
  */
-sszip_status sszip_board_clear(const sszip_board *board);
+sszip_status sszip_board_clear(const sszip_metrics_board *board);
 
 /*
  Responds to a status request, in place of a lookup and with its actions.
@@ -1794,20 +1804,20 @@ sszip_status sszip_board_clear(const sszip_board *board);
  # Safety
  `exchange` is NULL or valid, `method` and `query` are valid strings;
  `request` is NULL or valid with all that it points at; `board` is NULL or
- valid, and its memory was passed to `sszip_board_begin`; `step` points at
+ valid, and its memory was passed to `sszip_metrics_board_init`; `step` points at
  memory of its type.
  */
-sszip_status sszip_exchange_tell_status(sszip_exchange *exchange,
-                                        sszip_str method,
-                                        sszip_str query,
-                                        const sszip_asked *request,
-                                        const sszip_board *board,
-                                        sszip_step *step);
+sszip_status sszip_exchange_report_status(sszip_exchange *exchange,
+                                          sszip_str method,
+                                          sszip_str query,
+                                          const sszip_lookup_request *request,
+                                          const sszip_metrics_board *board,
+                                          sszip_step *step);
 
 /*
  Frees the last result of this thread.
  */
-void sszip_given_free(void);
+void sszip_result_free(void);
 
 /*
  Returns the value that a program stored under a name in this process's
@@ -1816,7 +1826,7 @@ void sszip_given_free(void);
  # Safety
  `name` is a valid string; `out` points at memory of its type.
  */
-sszip_status sszip_kept_get(sszip_str name, uint64_t now, sszip_str *out);
+sszip_status sszip_value_get(sszip_str name, uint64_t now, sszip_str *out);
 
 /*
  Stores a value for `ttl` milliseconds. Writes to `out` the request that
@@ -1826,11 +1836,11 @@ sszip_status sszip_kept_get(sszip_str name, uint64_t now, sszip_str *out);
  # Safety
  `name` and `value` are valid strings; `out` points at memory of its type.
  */
-sszip_status sszip_kept_set(sszip_str name,
-                            sszip_str value,
-                            uint64_t ttl,
-                            uint64_t now,
-                            sszip_str *out);
+sszip_status sszip_value_set(sszip_str name,
+                             sszip_str value,
+                             uint64_t ttl,
+                             uint64_t now,
+                             sszip_str *out);
 
 /*
  Removes a value. Writes to `out` the request to the owner that purges it in
@@ -1839,33 +1849,33 @@ sszip_status sszip_kept_set(sszip_str name,
  # Safety
  `name` is a valid string; `out` points at memory of its type.
  */
-sszip_status sszip_kept_delete(sszip_str name, sszip_str *out);
+sszip_status sszip_value_delete(sszip_str name, sszip_str *out);
 
 /*
  Returns the request that looks a value up with the owner, and the
- `generation` that `sszip_kept_take` needs; NULL `data`: there is no owner.
+ `generation` that `sszip_value_decode_reply` needs; NULL `data`: there is no owner.
 
  # Safety
  `name` is a valid string; the results point at memory of their type.
  */
-sszip_status sszip_kept_look_up(sszip_str name,
-                                sszip_str *out,
-                                uint64_t *generation);
+sszip_status sszip_value_lookup_request(sszip_str name,
+                                        sszip_str *out,
+                                        uint64_t *generation);
 
 /*
  Decodes the owner's reply, head and body, to a request of
- `sszip_kept_look_up`. Returns the value, with the conventions of
- `sszip_kept_get`.
+ `sszip_value_lookup_request`. Returns the value, with the conventions of
+ `sszip_value_get`.
 
  # Safety
  The strings are valid; `out` points at memory of its type.
  */
-sszip_status sszip_kept_take(sszip_str name,
-                             sszip_str head,
-                             sszip_str body,
-                             uint64_t generation,
-                             uint64_t now,
-                             sszip_str *out);
+sszip_status sszip_value_decode_reply(sszip_str name,
+                                      sszip_str head,
+                                      sszip_str body,
+                                      uint64_t generation,
+                                      uint64_t now,
+                                      sszip_str *out);
 
 /*
  Returns the response that is stored in this process's memory under `key`,
@@ -1875,10 +1885,10 @@ sszip_status sszip_kept_take(sszip_str name,
  # Safety
  The strings are valid; `out` points at memory of its type.
  */
-sszip_status sszip_stored_get(sszip_str key,
-                              sszip_str id,
-                              uint64_t now,
-                              sszip_str *out);
+sszip_status sszip_cached_response_get(sszip_str key,
+                                       sszip_str id,
+                                       uint64_t now,
+                                       sszip_str *out);
 
 /*
  Returns the request to the owner that purges the entries that `query`
@@ -1896,9 +1906,9 @@ sszip_status sszip_purge_request(sszip_str query, sszip_str *out);
  # Safety
  `head` is a valid string; the results point at memory of their type.
  */
-sszip_status sszip_owner_head(sszip_str head,
-                              uint16_t *status,
-                              size_t *length);
+sszip_status sszip_owner_reply_head(sszip_str head,
+                                    uint16_t *status,
+                                    size_t *length);
 
 /*
  Compresses `data` to one gzip member with a level of 0 to 12.
@@ -1925,7 +1935,7 @@ sszip_status sszip_gunzip(sszip_str data,
  `ssz_type` is NULL or valid with all that it points at, `json` a valid
  string; `out` points at memory of its type.
  */
-sszip_status sszip_json_to_ssz(const sszip_what *ssz_type,
+sszip_status sszip_json_to_ssz(const sszip_ssz_type *ssz_type,
                                sszip_str json,
                                sszip_str *out);
 
@@ -1936,7 +1946,7 @@ sszip_status sszip_json_to_ssz(const sszip_what *ssz_type,
  `ssz_type` is NULL or valid with all that it points at, `ssz` a valid
  string; `out` points at memory of its type.
  */
-sszip_status sszip_ssz_to_json(const sszip_what *ssz_type,
+sszip_status sszip_ssz_to_json(const sszip_ssz_type *ssz_type,
                                sszip_str ssz,
                                sszip_str *out);
 
@@ -1947,7 +1957,7 @@ sszip_status sszip_ssz_to_json(const sszip_what *ssz_type,
  `ssz_type` is NULL or valid with all that it points at, `ssz` a valid
  string; `out` points at memory of its type.
  */
-sszip_status sszip_ssz_check(const sszip_what *ssz_type,
+sszip_status sszip_ssz_check(const sszip_ssz_type *ssz_type,
                              sszip_str ssz,
                              sszip_str *out);
 
@@ -1958,49 +1968,49 @@ sszip_status sszip_ssz_check(const sszip_what *ssz_type,
  `ssz_type` is NULL or valid with all that it points at, `ssz` a valid
  string; `out` points at memory of its type.
  */
-sszip_status sszip_ssz_root(const sszip_what *ssz_type,
+sszip_status sszip_ssz_root(const sszip_ssz_type *ssz_type,
                             sszip_str ssz,
                             sszip_str *out);
 
 /*
  Returns memory for a body of `length` bytes, into which the host writes the
- body before `sszip_calls_read`; NULL: memory is exhausted. Valid until the
+ body before `sszip_calls_parse`; NULL: memory is exhausted. Valid until the
  next call of a function of the script API on this thread other than
- `sszip_calls_read`, or `sszip_given_free`.
+ `sszip_calls_parse`, or `sszip_result_free`.
  */
-uint8_t *sszip_calls_room(size_t length);
+uint8_t *sszip_calls_buffer(size_t length);
 
 /*
  Parses the calls of a request whose headers are `fields`: at most
  `max_calls`, in a body of at most `max_bytes`, which is decompressed if it
  has a content coding. The body lies in the host's memory or in the memory
- of `sszip_calls_room`; the results point into it, or into the decompressed
+ of `sszip_calls_buffer`; the results point into it, or into the decompressed
  body. On `SSZIP_STATUS_INVALID` a word for the error is written to `out`.
 
  # Safety
  `fields` are `nfields` valid fields, and `body` is a valid string; the
  results point at memory of their type.
  */
-sszip_status sszip_calls_read(const sszip_field *fields,
-                              size_t nfields,
-                              sszip_str body,
-                              size_t max_bytes,
-                              size_t max_calls,
-                              const sszip_call **calls,
-                              size_t *ncalls,
-                              bool *is_batch,
-                              sszip_str *out);
+sszip_status sszip_calls_parse(const sszip_header *fields,
+                               size_t nfields,
+                               sszip_str body,
+                               size_t max_bytes,
+                               size_t max_calls,
+                               const sszip_call **calls,
+                               size_t *ncalls,
+                               bool *is_batch,
+                               sszip_str *out);
 
 /*
  Returns the metrics that the workers of the host counted.
 
  # Safety
- `board` is NULL or valid, and its memory was passed to `sszip_board_begin`;
+ `board` is NULL or valid, and its memory was passed to `sszip_metrics_board_init`;
  the results point at memory of their type.
  */
-sszip_status sszip_board_figures(const sszip_board *board,
-                                 const sszip_figure **figures,
-                                 size_t *nfigures);
+sszip_status sszip_metrics_board_read(const sszip_metrics_board *board,
+                                      const sszip_metric **figures,
+                                      size_t *nfigures);
 
 /*
  Returns the name of the log variable `number`, counted from 0. Static;
@@ -2012,7 +2022,7 @@ sszip_str sszip_variable_name(size_t number);
  Returns the value of the log variable `number` for the exchange; NULL
  `exchange`: the value for a request without one. NULL `data`: the variable
  has no value. Valid until the next call of this function or of
- `sszip_exchange_path_of_inquiry` for the exchange, or
+ `sszip_exchange_probe_path` for the exchange, or
  `sszip_exchange_free`; static for a NULL `exchange`. `SSZIP_STATUS_INVALID`:
  there is no such variable.
 

@@ -1,12 +1,12 @@
 //! Routes of the Beacon API (ethereum/beacon-APIs), and the lifetime of their responses where
 //! the node sends no cache directives.
 
-use crate::cache::chain::{Heights, Mark};
+use crate::cache::chain::{DispatchMark, HeightKind};
 use crate::cache::class::Class;
-use crate::cache::freshness::{Judged, Valid};
-use crate::jsonrpc::response::{content, member, Content};
+use crate::cache::freshness::{Classification, Lifetimes};
+use crate::jsonrpc::response::{content, member, ResultContent};
 use crate::jsonrpc::scan;
-use crate::ssz::Flags;
+use crate::ssz::EnvelopeFlags;
 
 /// Prefix of all paths, before the version.
 const ROOT: &[u8] = b"/eth/";
@@ -69,7 +69,7 @@ pub(crate) fn path(target: &[u8]) -> Option<(&[u8], impl Iterator<Item = &[u8]> 
 
 /// Whether the version and the segments of a path match a route such as `v2/beacon/blocks/*`,
 /// where `*` is any segment that is not empty.
-pub(crate) fn is_path_of<'a>(
+pub(crate) fn matches_route<'a>(
     route: &str,
     version: &'a [u8],
     segments: impl Iterator<Item = &'a [u8]>,
@@ -88,21 +88,21 @@ pub(crate) fn is_path_of<'a>(
 
 /// Returns the prefix of a target before the Beacon API's path; `None` if the target is not in
 /// the API.
-pub(crate) fn before(target: &[u8]) -> Option<&[u8]> {
+pub(crate) fn path_prefix(target: &[u8]) -> Option<&[u8]> {
     let (version, _) = path(target)?;
     let at = version.as_ptr() as usize - target.as_ptr() as usize;
     target.get(..at.checked_sub(ROOT.len())?)
 }
 
 /// Returns the path of another `route`, below `/eth/`, under the prefix of this target.
-pub(crate) fn beside(target: &[u8], route: &str) -> Option<Vec<u8>> {
-    let before = before(target)?;
+pub(crate) fn sibling_route(target: &[u8], route: &str) -> Option<Vec<u8>> {
+    let before = path_prefix(target)?;
     Some([before, ROOT, route.as_bytes()].concat())
 }
 
 impl Route {
     /// Returns the kind of a target (path and query), as the client sent it.
-    pub fn of(target: &[u8]) -> Self {
+    pub fn from_target(target: &[u8]) -> Self {
         let Some((_version, mut segments)) = path(target) else {
             return Route::Other;
         };
@@ -114,12 +114,12 @@ impl Route {
                 b"beacon",
                 b"states" | b"headers" | b"blocks" | b"blinded_blocks" | b"blob_sidecars"
                 | b"blobs",
-            ) => named(next()),
+            ) => route_for_id(next()),
             (b"beacon", b"rewards") => {
                 let _what = next();
-                named(next())
+                route_for_id(next())
             }
-            (b"debug", b"beacon") if next() == b"states" => named(next()),
+            (b"debug", b"beacon") if next() == b"states" => route_for_id(next()),
             _ => Route::Other,
         }
     }
@@ -135,7 +135,7 @@ impl Route {
             (b"debug", b"beacon") if next() == b"heads" => b"",
             _ => return None,
         };
-        match named(id) {
+        match route_for_id(id) {
             Route::Named(slot) => Some(slot),
             _ => Some(None),
         }
@@ -143,13 +143,18 @@ impl Route {
 
     /// Whether the response depends on the head while the namespace follows an execution node,
     /// so that a new slot would not be noticed.
-    pub fn is_of_other_api(self, mark: Option<&Mark>) -> bool {
-        self == Route::Moving && mark.is_some_and(|mark| mark.heights != Heights::Slots)
+    pub fn depends_on_other_api(self, mark: Option<&DispatchMark>) -> bool {
+        self == Route::Moving && mark.is_some_and(|mark| mark.heights != HeightKind::Slots)
     }
 
     /// Classifies a body; `None` if it is not cached. `mark` is the state of the chain when the
     /// request was sent to the node, if its slots are followed.
-    pub fn judge(self, body: &[u8], valid: &Valid, mark: Option<&Mark>) -> Option<Judged> {
+    pub fn classify(
+        self,
+        body: &[u8],
+        valid: &Lifetimes,
+        mark: Option<&DispatchMark>,
+    ) -> Option<Classification> {
         if self == Route::Other || scan::check(body).is_err() {
             return None;
         }
@@ -159,30 +164,30 @@ impl Route {
             _ => None,
         };
         let is_empty = match content(member(body, "data")?) {
-            Content::Null => return None,
-            Content::EmptyArray => true,
+            ResultContent::Null => return None,
+            ResultContent::EmptyArray => true,
             _ => false,
         };
-        let flags = Flags {
+        let flags = EnvelopeFlags {
             execution_optimistic: flag("execution_optimistic"),
             finalized: flag("finalized"),
         };
-        self.judge_value(flags, is_empty, valid, mark)
+        self.classify_value(flags, is_empty, valid, mark)
     }
 
     /// Classifies a value whose envelope is known; `is_empty`: the value is an empty list.
-    pub fn judge_value(
+    pub fn classify_value(
         self,
-        flags: Flags,
+        flags: EnvelopeFlags,
         is_empty: bool,
-        valid: &Valid,
-        mark: Option<&Mark>,
-    ) -> Option<Judged> {
-        if mark.is_some_and(|mark| mark.is_wrong) || self.is_of_other_api(mark) {
+        valid: &Lifetimes,
+        mark: Option<&DispatchMark>,
+    ) -> Option<Classification> {
+        if mark.is_some_and(|mark| mark.is_wrong) || self.depends_on_other_api(mark) {
             return None;
         }
         let known = mark.map(|mark| mark.is_known);
-        let mark = mark.filter(|mark| mark.heights == Heights::Slots);
+        let mark = mark.filter(|mark| mark.heights == HeightKind::Slots);
         let class = match self {
             Route::Other => return None,
             Route::Constant => Class::Immutable,
@@ -214,10 +219,10 @@ impl Route {
         };
         let milliseconds = match self {
             // no event reports a change of these
-            Route::Checkpoint => valid.class(class).min(class.default_valid()),
+            Route::Checkpoint => valid.class(class).min(class.default_lifetime()),
             _ => valid.class(class),
         };
-        (milliseconds > 0).then_some(Judged {
+        (milliseconds > 0).then_some(Classification {
             class,
             valid: milliseconds,
             block: slot,
@@ -225,13 +230,13 @@ impl Route {
                 Class::Tip => mark.map(|mark| mark.seen),
                 _ => slot,
             },
-            ..Judged::new(class, milliseconds, None)
+            ..Classification::new(class, milliseconds, None)
         })
     }
 }
 
 /// Whether a slot that the node reports as final is considered final.
-fn is_final(slot: Option<u64>, mark: Option<&Mark>) -> bool {
+fn is_final(slot: Option<u64>, mark: Option<&DispatchMark>) -> bool {
     match (slot, mark) {
         (_, None) => true,
         (Some(slot), Some(mark)) => mark.is_final(slot),
@@ -244,7 +249,7 @@ fn is_version(segment: &[u8]) -> bool {
     matches!(segment, [b'v', digits @ ..] if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
 
-fn named(id: &[u8]) -> Route {
+fn route_for_id(id: &[u8]) -> Route {
     let is_slot = !id.is_empty() && id.iter().all(u8::is_ascii_digit);
     let is_root =
         id.len() == 66 && id.starts_with(b"0x") && id[2..].iter().all(u8::is_ascii_hexdigit);
@@ -263,32 +268,36 @@ fn named(id: &[u8]) -> Route {
 
 #[cfg(test)]
 mod tests {
-    use super::{Class, Heights, Route, Valid};
-    use crate::cache::chain::{Chain, State};
+    use super::{Class, HeightKind, Lifetimes, Route};
+    use crate::cache::chain::{Chain, ChainState};
 
     #[test]
     fn head_of_a_namespace_that_follows_an_execution_node_is_not_stored() {
-        let mark = |heights| Chain::new(State::unknown(heights, 0)).mark();
+        let mark = |heights| Chain::new(ChainState::unknown(heights, 0)).mark();
         let body = br#"{"execution_optimistic":false,"finalized":false,"data":{}}"#;
         for (target, heights, is_other) in [
-            ("/eth/v1/beacon/headers/head", Heights::Blocks, true),
-            ("/eth/v1/beacon/headers/head", Heights::Slots, false),
-            ("/eth/v1/beacon/headers/7", Heights::Blocks, false),
-            ("/eth/v1/beacon/genesis", Heights::Blocks, false),
+            ("/eth/v1/beacon/headers/head", HeightKind::Blocks, true),
+            ("/eth/v1/beacon/headers/head", HeightKind::Slots, false),
+            ("/eth/v1/beacon/headers/7", HeightKind::Blocks, false),
+            ("/eth/v1/beacon/genesis", HeightKind::Blocks, false),
         ] {
-            let (route, mark) = (Route::of(target.as_bytes()), mark(heights));
-            assert_eq!(route.is_of_other_api(Some(&mark)), is_other, "{target}");
-            let judged = route.judge(body, &Valid::default(), Some(&mark));
+            let (route, mark) = (Route::from_target(target.as_bytes()), mark(heights));
+            assert_eq!(
+                route.depends_on_other_api(Some(&mark)),
+                is_other,
+                "{target}"
+            );
+            let judged = route.classify(body, &Lifetimes::default(), Some(&mark));
             assert_eq!(judged.is_none(), is_other, "{target}");
-            assert!(!route.is_of_other_api(None));
+            assert!(!route.depends_on_other_api(None));
         }
     }
 
     const ROOT: &str = "0xaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
     fn class(target: &str, body: &str) -> Option<Class> {
-        Route::of(target.as_bytes())
-            .judge(body.as_bytes(), &Valid::default(), None)
+        Route::from_target(target.as_bytes())
+            .classify(body.as_bytes(), &Lifetimes::default(), None)
             .map(|judged| judged.class)
     }
 
@@ -318,12 +327,12 @@ mod tests {
     #[test]
     fn checkpoint_is_fresh_for_one_second_at_most() {
         let body = b"{\"execution_optimistic\":false,\"finalized\":true,\"data\":{}}";
-        let mut valid = Valid::default();
+        let mut valid = Lifetimes::default();
         valid.set_class(Class::Tip, 12_000).unwrap();
         for (id, expected) in [("head", 12_000), ("justified", 1_000), ("finalized", 1_000)] {
             for route in ["states/ID/root", "headers/ID", "rewards/blocks/ID"] {
                 let target = format!("/eth/v1/beacon/{}", route.replace("ID", id));
-                let judged = Route::of(target.as_bytes()).judge(body, &valid, None);
+                let judged = Route::from_target(target.as_bytes()).classify(body, &valid, None);
                 assert_eq!(
                     judged.map(|judged| judged.valid),
                     Some(expected),
@@ -403,10 +412,10 @@ mod tests {
             ("/eth/eth/v1/x", "/eth"),
             ("//eth/v1/x", "/"),
         ] {
-            let beside = super::beside(target.as_bytes(), route).unwrap();
+            let beside = super::sibling_route(target.as_bytes(), route).unwrap();
             assert_eq!(beside, format!("{before}/eth/{route}").into_bytes());
         }
-        assert_eq!(super::beside(b"/x?/eth/v1/y", route), None);
+        assert_eq!(super::sibling_route(b"/x?/eth/v1/y", route), None);
     }
 
     #[test]
@@ -423,7 +432,7 @@ mod tests {
             assert_eq!(class(target, "{\"code\":200}"), None);
         }
         let minutes = 10 * 60 * 1_000;
-        assert!(Valid::default().class(Class::Config) <= minutes);
+        assert!(Lifetimes::default().class(Class::Config) <= minutes);
         for target in [
             "/eth/v1/node/syncing",
             "/eth/v1/node/health",

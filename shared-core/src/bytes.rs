@@ -8,7 +8,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// Minimum ratio of the visible bytes to the hidden bytes of a [`Bytes`].
-const KEPT_IN: usize = 64;
+const MIN_VISIBLE_RATIO: usize = 64;
 
 /// Shared bytes. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ impl Bytes {
     /// is refused, or `bytes` are shorter than `start`.
     pub fn rest_of(bytes: Vec<u8>, start: usize) -> Option<Self> {
         let rest = bytes.get(start..)?;
-        if rest.len() / KEPT_IN < start {
+        if rest.len() / MIN_VISIBLE_RATIO < start {
             return Self::copy_of(rest);
         }
         Some(Self {
@@ -38,7 +38,7 @@ impl Bytes {
     }
 
     /// Whether both share one allocation and start.
-    pub fn is(&self, other: &Self) -> bool {
+    pub fn is_same_allocation(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.all, &other.all) && self.start == other.start
     }
 }
@@ -102,14 +102,19 @@ pub(crate) fn push<T>(all: &mut Vec<T>, one: T) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bytes, KEPT_IN};
+    use super::{Bytes, MIN_VISIBLE_RATIO};
 
     #[test]
     fn rest_of_bytes_is_copied_only_if_little_is_left() {
         let bytes: Vec<u8> = (0..=200).collect();
-        for (start, is_copied) in [(0, false), (200 / KEPT_IN, false), (4, true), (201, true)] {
+        for (start, is_copied) in [
+            (0, false),
+            (200 / MIN_VISIBLE_RATIO, false),
+            (4, true),
+            (201, true),
+        ] {
             let kept = Bytes::rest_of(bytes.clone(), start).unwrap();
-            assert!(kept.is(&kept.clone()));
+            assert!(kept.is_same_allocation(&kept.clone()));
             assert_eq!(&kept[..], &bytes[start..]);
             assert_eq!(kept, Bytes::copy_of(&bytes[start..]).unwrap());
             assert_eq!(

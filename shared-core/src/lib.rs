@@ -5,31 +5,31 @@
 //! that owns it). [`exchange`] is the state machine that a host drives, one per request; the other
 //! modules serve it:
 //!
-//! | module        | contents                                              |
-//! |---------------|-------------------------------------------------------|
-//! | [`exchange`]  | the state machine, its transition table               |
-//! | [`negotiate`] | Accept-Encoding, media types, Vary, ETag (RFC 9110)   |
-//! | [`gzip`]      | one-shot and streaming compression, decompression (RFC 1952) |
-//! | [`zstd`]      | decompression (RFC 8878)                              |
-//! | [`coded`]     | compressed request bodies                             |
-//! | [`json`]      | detection of truncated JSON (RFC 8259)                |
-//! | [`jsonrpc`]   | calls, responses, the method table, keys (JSON-RPC 2.0) |
-//! | [`beacon`]    | routes of the Beacon API, lifetime of their responses |
-//! | [`ssz`]       | type tables, and the walkers of their values          |
-//! | [`transcode`] | conversion between JSON and SSZ of the Beacon API     |
-//! | [`cache`]     | entries, which are sent without another compression   |
-//! | [`config`]    | directives as operators write them, validated once    |
-//! | [`memory`]    | the memory budget of a process, shortage of memory    |
-//! | [`bytes`]     | copies that report a refused allocation               |
-//! | [`lock`]      | locks that ignore poisoning                           |
-//! | [`log`]       | escapes for foreign text in log lines                 |
-//! | [`metrics`]   | counters, gauges and histograms                       |
-//! | [`mode`]      | treatment of a response's body, for logs and metrics  |
-//! | [`times`]     | times that no directive sets                          |
-//! | [`variable`]  | log variables of an exchange                          |
-//! | [`script`]    | the script API for programs in a host: Lua in nginx   |
-//! | `allocator`   | small allocations that don't fail (feature `ffi`)     |
-//! | `ffi`         | the C ABI of `include/sszip.h` (feature `ffi`)        |
+//! | module             | contents                                                     |
+//! |--------------------|--------------------------------------------------------------|
+//! | [`exchange`]       | the state machine, its transition table                      |
+//! | [`negotiate`]      | Accept-Encoding, media types, Vary, ETag (RFC 9110)          |
+//! | [`gzip`]           | one-shot and streaming compression, decompression (RFC 1952) |
+//! | [`zstd`]           | decompression (RFC 8878)                                     |
+//! | [`request_coding`] | compressed request bodies                                    |
+//! | [`json`]           | detection of truncated JSON (RFC 8259)                       |
+//! | [`jsonrpc`]        | calls, responses, the method table, keys (JSON-RPC 2.0)      |
+//! | [`beacon`]         | routes of the Beacon API, lifetime of their responses        |
+//! | [`ssz`]            | type tables, and the walkers of their values                 |
+//! | [`transcode`]      | conversion between JSON and SSZ of the Beacon API            |
+//! | [`cache`]          | entries, which are sent without another compression          |
+//! | [`config`]         | directives as operators write them, validated once           |
+//! | [`memory`]         | the memory budget of a process, shortage of memory           |
+//! | [`bytes`]          | copies that report a refused allocation                      |
+//! | [`lock`]           | locks that ignore poisoning                                  |
+//! | [`log`]            | escapes for foreign text in log lines                        |
+//! | [`metrics`]        | counters, gauges and histograms                              |
+//! | [`mode`]           | treatment of a response's body, for logs and metrics         |
+//! | [`time_constants`] | times that no directive sets                                 |
+//! | [`variable`]       | log variables of an exchange                                 |
+//! | [`script`]         | the script API for programs in a host: Lua in nginx          |
+//! | `allocator`        | small allocations that don't fail (feature `ffi`)            |
+//! | `ffi`              | the C ABI of `include/sszip.h` (feature `ffi`)               |
 
 #[cfg(feature = "ffi")]
 #[allow(unsafe_code)]
@@ -37,7 +37,6 @@ pub mod allocator;
 pub mod beacon;
 pub mod bytes;
 pub mod cache;
-pub mod coded;
 pub mod config;
 pub mod exchange;
 mod faults;
@@ -54,6 +53,7 @@ pub mod metrics;
 pub mod mode;
 pub mod negotiate;
 mod panics;
+pub mod request_coding;
 pub mod script;
 pub mod ssz;
 #[cfg(not(target_family = "wasm"))]
@@ -61,7 +61,7 @@ pub mod status;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
-pub mod times;
+pub mod time_constants;
 pub mod transcode;
 pub mod variable;
 pub mod zstd;

@@ -29,7 +29,7 @@ pub fn set_short(short: bool) {
 
 /// Whether `bytes` could be allocated now. For callers that are about to allocate them in a way
 /// that can't report a refusal; another thread may allocate them meanwhile.
-pub fn is_there(bytes: usize) -> bool {
+pub fn can_allocate(bytes: usize) -> bool {
     let mut room = Vec::<u8>::new();
     // the compiler may otherwise remove the allocation
     black_box(&mut room).try_reserve_exact(bytes).is_ok()
@@ -38,7 +38,7 @@ pub fn is_there(bytes: usize) -> bool {
 /// Releases the unused capacity of a body. An allocator that would have to move the block may
 /// refuse; the capacity stays as it is then.
 #[allow(unsafe_code)]
-pub fn fit(body: &mut Vec<u8>) {
+pub fn release_unused(body: &mut Vec<u8>) {
     let (length, room) = (body.len(), body.capacity());
     let Ok(layout) = Layout::array::<u8>(room) else {
         return;
@@ -65,10 +65,10 @@ const PIECE: usize = 1 << 20;
 /// Passes a long body, or a part of one, to a host that copies it. Its memory is released piece
 /// by piece, so that little of it exists twice; the contents of `bytes` are undefined
 /// afterwards.
-pub(crate) fn give_out(bytes: &mut [u8], mut to: impl FnMut(&[u8])) {
+pub(crate) fn drain(bytes: &mut [u8], mut to: impl FnMut(&[u8])) {
     for piece in bytes.chunks_mut(PIECE) {
         to(piece);
-        give_back(piece);
+        release_pages(piece);
     }
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn give_out(bytes: &mut [u8], mut to: impl FnMut(&[u8])) {
 ///
 /// A vector is not shrunk instead, because most allocators leave it in place or copy it.
 #[allow(unsafe_code)]
-pub(crate) fn give_back(bytes: &mut [u8]) {
+pub(crate) fn release_pages(bytes: &mut [u8]) {
     #[cfg(target_os = "linux")]
     {
         use rustix::mm::{madvise, Advice};
@@ -97,10 +97,10 @@ pub(crate) fn give_back(bytes: &mut [u8]) {
 
 /// A memory budget: the bytes that are reserved by the exchanges that share it. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Budget(Arc<Held>);
+pub struct Budget(Arc<BudgetState>);
 
 #[derive(Debug, Default)]
-struct Held {
+struct BudgetState {
     bytes: AtomicUsize,
     /// Number of reservations.
     holders: AtomicUsize,
@@ -213,7 +213,7 @@ mod tests {
             let mut body = Vec::with_capacity(1 << 20);
             body.extend((0..length).map(|at| at as u8));
             let before = body.clone();
-            super::fit(&mut body);
+            super::release_unused(&mut body);
             assert!(body == before && body.capacity() == length);
         }
     }
@@ -230,7 +230,7 @@ mod tests {
             5000..9000,
         ] {
             let (mut body, mut copy) = (all.clone(), Vec::new());
-            super::give_out(&mut body[part.clone()], |piece| {
+            super::drain(&mut body[part.clone()], |piece| {
                 copy.extend_from_slice(piece);
             });
             assert!(copy == all[part.clone()]);

@@ -3,7 +3,7 @@
 //!
 //! Every name is defined here or in a table of this crate: no client can create one.
 
-use crate::cache::process::ownership::Owner;
+use crate::cache::process::owner_client::OwnerClient;
 use crate::cache::process::upstream_errors::{UpstreamError, KINDS};
 use crate::cache::process::{Process, Shared};
 use crate::cache::reason::Reason;
@@ -29,7 +29,7 @@ enum Total {
     CallsSaved,
     Evicted,
     Invalid,
-    /// The first of [`Verdict::ALL`](crate::cache::process::verified::Verdict::ALL).
+    /// The first of [`Verdict::ALL`](crate::cache::process::verification::Verdict::ALL).
     Verified,
 }
 
@@ -71,7 +71,7 @@ pub const COUNTERS: usize = NODE_ERRORS + KINDS;
 const STATUS_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// Maximum number of counters that one exchange adds to, without the calls of a batch.
-const MOST: usize = 18;
+const MAX_COUNTERS: usize = 18;
 
 /// Returns the names of all counters that a host exports to its own metrics, in the order of
 /// their numbers. `None` for a number that is not exported: hits and latencies by method are
@@ -143,14 +143,18 @@ pub fn gauges(process: &Process, waiting: usize) -> [u64; GAUGES.len()] {
         hot.map_or(0, |hot| hot.count() as u64),
         process.transcodings.used() as u64,
         waiting as u64,
-        process.shared.owner().is_some_and(Owner::is_up).into(),
+        process
+            .shared
+            .owner()
+            .is_some_and(OwnerClient::is_up)
+            .into(),
         process.shared.flights.waiting() as u64,
     ]
 }
 
 /// The properties of a response that are counted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answered<'a> {
+pub(crate) struct ExchangeMetrics<'a> {
     pub(crate) mode: Mode,
     pub(crate) is_compressed: bool,
     /// Bytes of the body before compression.
@@ -165,7 +169,7 @@ pub(crate) struct Answered<'a> {
     pub(crate) calls: Option<usize>,
     pub(crate) hits: usize,
     /// Calls of a batch that was looked up.
-    pub(crate) each: &'a [CallOfBatch],
+    pub(crate) each: &'a [BatchCallMetrics],
     /// Whether the request was forwarded to the node.
     pub(crate) is_forwarded: bool,
     /// Status of the node's response; `None` without a response.
@@ -181,7 +185,7 @@ pub(crate) struct Answered<'a> {
     pub(crate) age: Option<u64>,
 }
 
-impl Answered<'_> {
+impl ExchangeMetrics<'_> {
     /// Whether the node has responded, with another status than 5xx.
     fn is_answered(&self) -> bool {
         self.node_status.is_some_and(|status| status < 500)
@@ -196,48 +200,48 @@ impl Answered<'_> {
 
 /// A call of a batch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CallOfBatch {
+pub(crate) struct BatchCallMetrics {
     method: u16,
     is_hit: bool,
 }
 
-impl CallOfBatch {
+impl BatchCallMetrics {
     /// Returns the call of this method, as written in the request.
     pub(crate) fn new(method: &[u8], is_hit: bool) -> Self {
         Self {
-            method: place_of(method) as u16,
+            method: method_index(method) as u16,
             is_hit,
         }
     }
 }
 
 /// Returns the position of a method in the method table.
-fn place_of(method: &[u8]) -> usize {
+fn method_index(method: &[u8]) -> usize {
     methods::position(method).unwrap_or(methods::NUMBER)
 }
 
 /// The metrics of one exchange.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
-    counts: [(u16, u64); MOST],
+pub struct ExchangeTally {
+    counts: [(u16, u64); MAX_COUNTERS],
     number: usize,
     /// Counters of the calls of a batch.
     more: Vec<(u16, u64)>,
     length: Option<u64>,
-    time: Option<(Time, u64)>,
+    time: Option<(LatencyKind, u64)>,
     age: Option<u64>,
 }
 
 /// The kinds of responses whose latency is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Time {
+pub enum LatencyKind {
     /// Latency of responses from the cache.
     Hit,
     /// Latency of responses of the node.
     Miss,
 }
 
-impl Time {
+impl LatencyKind {
     /// All kinds.
     pub const ALL: [Self; 2] = [Self::Hit, Self::Miss];
 
@@ -250,9 +254,9 @@ impl Time {
     }
 }
 
-impl Tally {
+impl ExchangeTally {
     /// Returns the metrics of an exchange that has ended.
-    pub(crate) fn of(answered: &Answered<'_>) -> Self {
+    pub(crate) fn from_exchange(answered: &ExchangeMetrics<'_>) -> Self {
         let mut tally = Self::default();
         if answered.mode != Mode::Off {
             tally.add(MODES + answered.mode as usize, 1);
@@ -263,20 +267,20 @@ impl Tally {
             tally.total(Total::NodeRequests, answered.is_answered().into());
             tally.add_node(answered);
             let kind = match (answered.is_forwarded, answered.is_hit()) {
-                (true, _) => Some(Time::Miss),
-                (false, true) => Some(Time::Hit),
+                (true, _) => Some(LatencyKind::Miss),
+                (false, true) => Some(LatencyKind::Hit),
                 // the client has disconnected
                 (false, false) => None,
             };
             tally.time = kind.zip(answered.elapsed);
-            let is_one = kind == Some(Time::Hit) && answered.calls.is_none();
+            let is_one = kind == Some(LatencyKind::Hit) && answered.calls.is_none();
             tally.age = answered.age.filter(|_| is_one).map(|age| age / 100);
         }
         tally.add_cache(answered);
         tally
     }
 
-    fn add_node(&mut self, answered: &Answered<'_>) {
+    fn add_node(&mut self, answered: &ExchangeMetrics<'_>) {
         let class = answered.node_status.map(|status| usize::from(status / 100));
         if let Some(class @ 1..=5) = class {
             self.add(NODE_STATUSES + class - 1, 1);
@@ -285,7 +289,7 @@ impl Tally {
         self.add(cut, answered.is_cut.into());
     }
 
-    fn add_body(&mut self, answered: &Answered<'_>) {
+    fn add_body(&mut self, answered: &ExchangeMetrics<'_>) {
         match answered.mode {
             Mode::Hit => self.total(Total::HitBytes, answered.sent),
             _ if answered.is_compressed => self.total(Total::Compressed, 1),
@@ -302,7 +306,7 @@ impl Tally {
         self.length = (answered.received > 0).then_some(answered.received);
     }
 
-    fn add_cache(&mut self, answered: &Answered<'_>) {
+    fn add_cache(&mut self, answered: &ExchangeMetrics<'_>) {
         if answered.status != CacheStatus::None {
             self.add(STATUSES + answered.status as usize, 1);
         }
@@ -322,7 +326,7 @@ impl Tally {
             }
         }
         if !answered.method.is_empty() {
-            let row = place_of(answered.method);
+            let row = method_index(answered.method);
             self.add(METHODS + row, 1);
             if answered.is_forwarded {
                 if let (Some(elapsed), true) = (answered.node_elapsed, answered.is_answered()) {
@@ -344,7 +348,7 @@ impl Tally {
 
     /// Returns the values that the process has recorded outside of exchanges since the last
     /// call, if there are any: verified hits, upstream errors.
-    pub fn of_process(shared: &Shared) -> Option<Self> {
+    pub fn from_process(shared: &Shared) -> Option<Self> {
         let mut tally = Self::default();
         tally.add_process(shared);
         (!tally.more.is_empty()).then_some(tally)
@@ -386,7 +390,7 @@ impl Tally {
     }
 
     fn add(&mut self, counter: usize, count: u64) {
-        if count > 0 && self.number < MOST {
+        if count > 0 && self.number < MAX_COUNTERS {
             self.counts[self.number] = (counter as u16, count);
             self.number += 1;
         }
@@ -399,7 +403,7 @@ impl Tally {
     }
 
     /// Latency in microseconds, if the host measures it.
-    pub fn time(&self) -> Option<(Time, u64)> {
+    pub fn time(&self) -> Option<(LatencyKind, u64)> {
         self.time
     }
 
@@ -409,7 +413,7 @@ impl Tally {
     }
 
     /// Values for each of [`HISTOGRAMS`], if there is one.
-    pub fn measured(&self) -> [Option<u64>; HISTOGRAMS.len()] {
+    pub fn histogram_values(&self) -> [Option<u64>; HISTOGRAMS.len()] {
         [self.length]
     }
 }

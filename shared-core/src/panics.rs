@@ -6,6 +6,6 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 ///
 /// Unwind safety is asserted because callers either send the original of the exchange that
 /// `body` was changing, or only drop it.
-pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn catch_panic<T>(body: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(body)).ok()
 }

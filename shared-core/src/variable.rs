@@ -65,7 +65,7 @@ impl Variable {
         };
         let text: Cow<'_, [u8]> = match self {
             Variable::Mode => exchange.mode().name().as_bytes().into(),
-            Variable::Ratio => ratio(exchange.received(), exchange.sent())?
+            Variable::Ratio => ratio(exchange.received_bytes(), exchange.sent_bytes())?
                 .into_bytes()
                 .into(),
             Variable::CacheStatus => exchange.cache_status().name().as_bytes().into(),

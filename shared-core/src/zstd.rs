@@ -8,8 +8,8 @@
 use zstd_safe::zstd_sys::ZSTD_ErrorCode::ZSTD_error_dstSize_tooSmall;
 use zstd_safe::{decompress_bound, DCtx, DParameter, ErrorCode, InBuffer, OutBuffer};
 
-use crate::gzip::inflate::{grow_for_more, InflateError};
-use crate::memory::fit;
+use crate::gzip::inflate::{grow_output, InflateError};
+use crate::memory::release_unused;
 
 /// Maximum memory of the library in addition to the output: tables, and the literals of one
 /// block. Bytes.
@@ -46,7 +46,7 @@ pub fn unzstd(
             .map_err(|_| InflateError::OutOfMemory)?;
         match context.decompress(&mut body, coded) {
             Ok(_) => {
-                fit(&mut body);
+                release_unused(&mut body);
                 return Ok(body);
             }
             Err(code) if !is_too_small(code) => return Err(InflateError::Bad),
@@ -84,7 +84,7 @@ pub fn unzstd_beginning(
     let mut input = InBuffer::around(coded);
     let (mut body, mut length) = (Vec::new(), 0);
     loop {
-        grow_for_more(&mut body, length, coded.len(), cap, |room| {
+        grow_output(&mut body, length, coded.len(), cap, |room| {
             may_take(room.saturating_add(STREAM))
         })?;
         let read = input.pos();
@@ -101,7 +101,7 @@ pub fn unzstd_beginning(
         }
     }
     body.truncate(length);
-    fit(&mut body);
+    release_unused(&mut body);
     Ok(body)
 }
 

@@ -6,17 +6,17 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use sszip_core::allocator::faulty::most_of;
+use sszip_core::allocator::faulty::peak_allocation;
 use sszip_core::allocator::Allocator;
 use sszip_core::cache::process::wake::Queue;
-use sszip_core::config::{Config, Directives};
+use sszip_core::config::{ConfigBlock, RouteConfig};
 use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
-use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
+use sszip_core::exchange::{LookupRequest, RequestHead, ResponseHead};
 use sszip_core::memory::Budget;
 
 #[path = "support/driven.rs"]
 mod driven;
-use driven::{ran, stored, through, End};
+use driven::{client_body, run_job, stored, End};
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
@@ -28,8 +28,8 @@ const SLACK: usize = 4 * MIB;
 /// Length of a decompression bomb's content in bytes.
 const BOMB: usize = 64 * MIB;
 
-fn config(lines: &[&str]) -> Arc<Config> {
-    let mut directives = Directives::default();
+fn config(lines: &[&str]) -> Arc<RouteConfig> {
+    let mut directives = ConfigBlock::default();
     let all = [
         "enable on",
         "cache on",
@@ -90,7 +90,7 @@ fn bombs() -> Vec<Vec<u8>> {
 }
 
 /// Runs an exchange of a client that accepts `accept`, with `answer` as the node's response.
-fn answered(config: &Arc<Config>, accept: &str, request: &[u8], coded: &[u8], answer: &[u8]) {
+fn answered(config: &Arc<RouteConfig>, accept: &str, request: &[u8], coded: &[u8], answer: &[u8]) {
     let mut driver = Driver::new(Arc::clone(config));
     let text = std::str::from_utf8(coded).unwrap();
     let fields = [
@@ -105,14 +105,14 @@ fn answered(config: &Arc<Config>, accept: &str, request: &[u8], coded: &[u8], an
         fields: fields.map(|(name, value)| (name.as_bytes(), value.as_bytes())),
     };
     driver.request_head(head).unwrap();
-    driver.need(BodyLength::Known(request.len() as u64));
-    let asked = Asked {
+    driver.required_body(BodyLength::Known(request.len() as u64));
+    let asked = LookupRequest {
         coding_allowed: true,
-        ..Asked::default()
+        ..LookupRequest::default()
     };
-    let step = driver.look_up(RequestBody::Whole(request), asked).unwrap();
+    let step = driver.lookup(RequestBody::Whole(request), asked).unwrap();
     if !matches!(
-        ran(&mut driver, step),
+        run_job(&mut driver, step),
         Step::Forward | Step::ForwardRewritten
     ) {
         return;
@@ -133,7 +133,7 @@ fn answered(config: &Arc<Config>, accept: &str, request: &[u8], coded: &[u8], an
         now: 1,
     });
     // any outcome is accepted
-    let _ = through(
+    let _ = client_body(
         &mut driver,
         step.unwrap(),
         answer.chunks(64 << 10),
@@ -153,7 +153,7 @@ fn gzip_responses_never_allocate_more_than_the_memory_limit() {
                 let run = || answered(&config(&[line]), accept, CALL, b"", answer);
                 // encoders are created once per thread
                 run();
-                let peak = most_of(run);
+                let peak = peak_allocation(run);
                 assert!(
                     peak <= MEMORY + SLACK,
                     "bomb {bomb}, {line}, accepts {accept:?}: {peak} bytes"
@@ -175,7 +175,7 @@ fn compressed_requests_never_allocate_more_than_the_memory_limit() {
             let coding = coding.as_bytes();
             let run = || answered(&config(&[line]), "gzip", request, coding, &none);
             run();
-            let peak = most_of(run);
+            let peak = peak_allocation(run);
             assert!(peak <= MEMORY + SLACK, "{line}: {peak} bytes");
         }
     }

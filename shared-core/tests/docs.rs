@@ -11,11 +11,11 @@ use std::fs;
 use std::path::Path;
 
 use sszip_core::cache::class::Class;
-use sszip_core::cache::freshness::Valid;
-use sszip_core::config::page;
+use sszip_core::cache::freshness::Lifetimes;
+use sszip_core::config::directive_page;
 use sszip_core::config::schema::schema;
-use sszip_core::jsonrpc::methods::{self, BlockAt, InResult, Method};
-use sszip_core::jsonrpc::said::{in_words, FORMS};
+use sszip_core::jsonrpc::method_spec::{to_spec, FORMS};
+use sszip_core::jsonrpc::methods::{self, BlockParam, Method, ResultBlockPath};
 
 const ABOVE: &str = "\
 <!-- Made from shared-core/src/jsonrpc/methods.rs by the test `docs`; do not edit. -->
@@ -119,19 +119,19 @@ fn is_never(row: &Method) -> bool {
 fn block(row: &Method) -> String {
     match row.at {
         _ if is_never(row) => String::new(),
-        BlockAt::None if row.in_result == InResult::Itself => {
+        BlockParam::None if row.in_result == ResultBlockPath::Itself => {
             "the answer is the head's number".into()
         }
-        BlockAt::None => "none".into(),
-        BlockAt::Hash(n) => format!("`p[{n}]`, a hash"),
-        BlockAt::Number(n) => format!("`p[{n}]`, a number or a tag"),
-        BlockAt::Param(n) => format!("`p[{n}]`"),
-        BlockAt::ParamMember(n, member, _) => format!("`p[{n}].{member}`"),
-        BlockAt::Range(n, _) => {
+        BlockParam::None => "none".into(),
+        BlockParam::Hash(n) => format!("`p[{n}]`, a hash"),
+        BlockParam::Number(n) => format!("`p[{n}]`, a number or a tag"),
+        BlockParam::Param(n) => format!("`p[{n}]`"),
+        BlockParam::ParamMember(n, member, _) => format!("`p[{n}].{member}`"),
+        BlockParam::Range(n, _) => {
             format!("`p[{n}].fromBlock` and `.toBlock`, or `.blockHash`")
         }
-        BlockAt::Result => match row.in_result {
-            InResult::None => "its transaction's, which the answer does not name".into(),
+        BlockParam::Result => match row.in_result {
+            ResultBlockPath::None => "its transaction's, which the answer does not name".into(),
             _ => "in the answer".into(),
         },
     }
@@ -141,23 +141,23 @@ fn finality(row: &Method) -> &'static str {
     match (row.class, row.at) {
         (methods::Class::Never, _) => "",
         (methods::Class::Tip | methods::Class::Config, _) => "nothing",
-        (methods::Class::Immutable, BlockAt::None) => "it always is",
-        (_, BlockAt::Hash(_)) => "its hash",
-        (_, BlockAt::Number(_)) => "its number, once that is final",
-        (_, BlockAt::Range(..)) => {
+        (methods::Class::Immutable, BlockParam::None) => "it always is",
+        (_, BlockParam::Hash(_)) => "its hash",
+        (_, BlockParam::Number(_)) => "its number, once that is final",
+        (_, BlockParam::Range(..)) => {
             "`toBlock`, once that is final and the answer has a part of it or was the same \
              ten seconds before, or the hash"
         }
-        (_, BlockAt::Result) if row.in_result == InResult::None => {
+        (_, BlockParam::Result) if row.in_result == ResultBlockPath::None => {
             "its transaction's block, which the node is asked for, once that is final"
         }
-        (_, BlockAt::Result) => "the answer's block, once that is final",
+        (_, BlockParam::Result) => "the answer's block, once that is final",
         (_, _) => "its number, once that is final, or its hash",
     }
 }
 
 fn lifetime(row: &Method) -> String {
-    let valid = Valid::default();
+    let valid = Lifetimes::default();
     let of = |class| time(valid.class(class));
     let immutable = of(Class::Immutable);
     let unfinalized = of(Class::Unfinalized);
@@ -166,8 +166,8 @@ fn lifetime(row: &Method) -> String {
         (methods::Class::Never, _) => String::new(),
         (methods::Class::Tip, _) => tip,
         (methods::Class::Config, _) => of(Class::Config),
-        (methods::Class::Immutable, _) | (_, BlockAt::Hash(_)) => immutable,
-        (_, BlockAt::Result) => format!("{unfinalized}, final {immutable}"),
+        (methods::Class::Immutable, _) | (_, BlockParam::Hash(_)) => immutable,
+        (_, BlockParam::Result) => format!("{unfinalized}, final {immutable}"),
         _ => format!("{unfinalized}, final {immutable}, at a tag {tip}"),
     }
 }
@@ -190,7 +190,7 @@ fn page() -> String {
             page,
             "| `{}` | {class} | {block} | {finality} | {lifetime} | `{}` |",
             row.name,
-            in_words(row)
+            to_spec(row)
         )
         .unwrap();
     }
@@ -217,7 +217,7 @@ fn committed_method_table_equals_the_generated_page() {
 /// Returns the page with the head of each section as the settings define it. The text below a
 /// head is written by hand.
 fn with_heads(mut text: String) -> String {
-    for (directive, head) in page::heads() {
+    for (directive, head) in directive_page::directive_heads() {
         let above = format!("\n### {directive}\n\n```\n");
         let at = text.find(&above).map(|at| at + above.len());
         let at = at

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use sszip_core::cache::process::Process;
 use sszip_core::cache::reason::Reason;
-use sszip_core::config::{Config, Directives};
+use sszip_core::config::{ConfigBlock, RouteConfig};
 use sszip_core::exchange::{
-    Asked, Exchange, Field, HeadAction, LookUp, PieceAction, RequestHead, ResponseHead,
+    Exchange, HeadAction, Header, LookupAction, LookupRequest, PieceAction, RequestHead,
+    ResponseHead,
 };
 use sszip_core::gzip::inflate::gunzip;
 use sszip_core::mode::Mode;
@@ -20,13 +21,13 @@ const MEMORY: usize = 4 * MIB;
 const LONG: usize = 3 * MIB / 2;
 
 struct Host {
-    config: Arc<Config>,
+    config: Arc<RouteConfig>,
     process: Process,
 }
 
 impl Host {
     fn new() -> Self {
-        let mut directives = Directives::default();
+        let mut directives = ConfigBlock::default();
         for line in ["enable on", "cache on", "memory 4m", "hold 0 5ms"] {
             let mut words = line.split(' ');
             let name = words.next().unwrap();
@@ -42,7 +43,7 @@ impl Host {
     /// Stores the node's response to the call for `block`, with a result of `length` bytes.
     fn store(&self, block: usize, length: usize) {
         let (mut exchange, found) = self.request(&call(block), "");
-        assert_eq!(found, LookUp::Forward);
+        assert_eq!(found, LookupAction::Forward);
         assert_eq!(head(&mut exchange), HeadAction::Tee);
         exchange.observe(answer(block, length).as_bytes()).unwrap();
         let mut fill = exchange.take_fill().unwrap();
@@ -50,9 +51,9 @@ impl Host {
         fill.publish(0);
     }
 
-    fn request(&self, body: &str, accept: &str) -> (Exchange, LookUp) {
+    fn request(&self, body: &str, accept: &str) -> (Exchange, LookupAction) {
         let mut exchange = Exchange::new(Arc::clone(&self.config));
-        let fields: [Field<'_>; 2] = [JSON, (b"Accept-Encoding", accept.as_bytes())];
+        let fields: [Header<'_>; 2] = [JSON, (b"Accept-Encoding", accept.as_bytes())];
         exchange
             .request_head(RequestHead {
                 method: b"POST",
@@ -61,16 +62,16 @@ impl Host {
             })
             .unwrap();
         let found = exchange
-            .look_up(Asked {
+            .lookup(LookupRequest {
                 body: body.as_bytes(),
                 coding_allowed: true,
-                ..Asked::default()
+                ..LookupRequest::default()
             })
             .unwrap();
-        if found == LookUp::RespondOffLoop {
-            exchange.code().unwrap();
+        if found == LookupAction::RespondOffLoop {
+            exchange.compress().unwrap();
             assert_eq!(exchange.status(), 200);
-            return (exchange, LookUp::Respond);
+            return (exchange, LookupAction::Respond);
         }
         (exchange, found)
     }
@@ -80,7 +81,7 @@ impl Host {
     }
 }
 
-const JSON: Field<'static> = (b"Content-Type", b"application/json");
+const JSON: Header<'static> = (b"Content-Type", b"application/json");
 
 fn call(block: usize) -> String {
     format!(
@@ -130,8 +131,8 @@ fn clients_of_the_same_entry_share_its_decompressed_body() {
     let clients: Vec<Exchange> = (0..60)
         .map(|_| {
             let (exchange, found) = host.request(&call(1), "");
-            assert_eq!(found, LookUp::Respond);
-            assert_eq!(exchange.sent(), answer(1, LONG).len() as u64);
+            assert_eq!(found, LookupAction::Respond);
+            assert_eq!(exchange.sent_bytes(), answer(1, LONG).len() as u64);
             exchange
         })
         .collect();
@@ -153,14 +154,14 @@ fn hit_is_sent_as_gzip_or_forwarded_when_identity_exceeds_the_budget() {
         host.store(block, LONG);
     }
     let clients: Vec<_> = (0..5).map(|block| host.request(&call(block), "")).collect();
-    let found: Vec<LookUp> = clients.iter().map(|(_, found)| *found).collect();
+    let found: Vec<LookupAction> = clients.iter().map(|(_, found)| *found).collect();
     let (given, asked) = found.split_at(2);
-    assert!(given.iter().all(|found| *found == LookUp::Respond));
-    assert!(asked.iter().all(|found| *found == LookUp::Forward));
+    assert!(given.iter().all(|found| *found == LookupAction::Respond));
+    assert!(asked.iter().all(|found| *found == LookupAction::Forward));
     assert!(host.used() <= MEMORY);
     // the client prefers identity, and accepts both
     let (exchange, found) = host.request(&call(4), "gzip;q=0.5, identity");
-    assert_eq!(found, LookUp::Respond);
+    assert_eq!(found, LookupAction::Respond);
     assert!(is_gzip(&exchange));
     assert_eq!(
         gunzip(&body_of(&exchange), 2 * LONG).unwrap(),
@@ -168,10 +169,10 @@ fn hit_is_sent_as_gzip_or_forwarded_when_identity_exceeds_the_budget() {
     );
     // short responses are sent as usual
     host.store(9, 10_000);
-    assert_eq!(host.request(&call(9), "").1, LookUp::Respond);
+    assert_eq!(host.request(&call(9), "").1, LookupAction::Respond);
     drop((clients, exchange));
     assert_eq!(host.used(), 0);
-    assert_eq!(host.request(&call(4), "").1, LookUp::Respond);
+    assert_eq!(host.request(&call(4), "").1, LookupAction::Respond);
 }
 
 #[test]
@@ -183,13 +184,13 @@ fn stored_entries_are_unchanged_while_the_budget_is_exhausted() {
     let entry = |block: usize| {
         let (exchange, _) = host.request(&call(block), "gzip");
         assert!(is_gzip(&exchange));
-        exchange.sent()
+        exchange.sent_bytes()
     };
     let before = entry(3);
     let clients: Vec<_> = (0..2).map(|block| host.request(&call(block), "")).collect();
     for body in [call(3), batch(2..4)] {
         let (mut exchange, found) = host.request(&body, "");
-        assert_eq!(found, LookUp::Forward);
+        assert_eq!(found, LookupAction::Forward);
         // a copy of the response could be neither compressed nor stored
         assert_eq!(head(&mut exchange), HeadAction::Pass);
         assert!(exchange.head_edits().iter().any(|edit| {
@@ -200,7 +201,7 @@ fn stored_entries_are_unchanged_while_the_budget_is_exhausted() {
     }
     drop(clients);
     assert_eq!(entry(3), before);
-    assert_eq!(host.request(&call(3), "").1, LookUp::Respond);
+    assert_eq!(host.request(&call(3), "").1, LookupAction::Respond);
 }
 
 #[test]
@@ -210,20 +211,20 @@ fn batch_of_many_hits_stays_within_the_budget() {
         host.store(block, LONG);
     }
     let (two, found) = host.request(&batch(0..2), "");
-    assert_eq!(found, LookUp::Respond);
+    assert_eq!(found, LookupAction::Respond);
     let expected = format!("[{},{}]", answer(0, LONG), answer(1, LONG));
     assert!(body_of(&two) == expected.as_bytes());
     let used = host.used();
     assert!((2 * LONG..=MEMORY).contains(&used), "{used}");
     let (six, found) = host.request(&batch(0..6), "");
-    assert_eq!((found, host.used()), (LookUp::Forward, used));
+    assert_eq!((found, host.used()), (LookupAction::Forward, used));
     let (coded, found) = host.request(&batch(0..6), "gzip, identity;q=1");
-    assert_eq!(found, LookUp::Respond);
-    assert!(is_gzip(&coded) && coded.sent() < MIB as u64);
+    assert_eq!(found, LookupAction::Respond);
+    assert!(is_gzip(&coded) && coded.sent_bytes() < MIB as u64);
     // a repeated call takes no more memory
     let one = call(1);
     let (again, found) = host.request(&format!("[{one},{one},{one},{one}]"), "");
-    assert_eq!(found, LookUp::Respond);
+    assert_eq!(found, LookupAction::Respond);
     drop((two, six, coded, again));
     assert_eq!(host.used(), 0);
 }
@@ -235,14 +236,14 @@ fn client_that_refuses_identity_receives_gzip_of_uncompressed_entries() {
     host.store(2, 10);
     for accept in ["gzip, identity;q=0", "gzip, *;q=0"] {
         let (hit, found) = host.request(&call(1), accept);
-        assert_eq!(found, LookUp::Respond);
+        assert_eq!(found, LookupAction::Respond);
         assert!(is_gzip(&hit), "{accept}");
         assert_eq!(
             gunzip(&body_of(&hit), 1000).unwrap(),
             answer(1, 10).as_bytes()
         );
         let (hit, found) = host.request(&batch(1..3), accept);
-        assert_eq!(found, LookUp::Respond);
+        assert_eq!(found, LookupAction::Respond);
         assert!(is_gzip(&hit), "{accept}");
         let expected = format!("[{},{}]", answer(1, 10), answer(2, 10));
         assert_eq!(gunzip(&body_of(&hit), 1000).unwrap(), expected.as_bytes());
@@ -255,11 +256,14 @@ fn part_of_a_batch_is_never_sent_as_the_whole() {
     let host = Host::new();
     host.store(1, 10);
     let (mut exchange, found) = host.request(&batch(1..3), "");
-    assert_eq!(found, LookUp::ForwardRewritten);
+    assert_eq!(found, LookupAction::ForwardRewritten);
     // the head of the upstream response could not be evaluated
-    exchange.give_up(Mode::Failed).unwrap();
+    exchange.send_original(Mode::Failed).unwrap();
     let part = format!("[{}]", answer(2, 10));
-    assert_eq!(exchange.piece(part.as_bytes()).unwrap(), PieceAction::Taken);
+    assert_eq!(
+        exchange.piece(part.as_bytes()).unwrap(),
+        PieceAction::Buffered
+    );
     assert_eq!(
         exchange.end().unwrap(),
         sszip_core::exchange::EndAction::Fail
@@ -272,19 +276,19 @@ fn upstream_part_of_a_batch_is_not_copied_with_each_piece() {
     let host = Host::new();
     host.store(1, 10);
     let (mut exchange, found) = host.request(&batch(1..3), "");
-    assert_eq!(found, LookUp::ForwardRewritten);
-    assert_eq!(head(&mut exchange), HeadAction::Hold);
+    assert_eq!(found, LookupAction::ForwardRewritten);
+    assert_eq!(head(&mut exchange), HeadAction::Buffer);
     let part = format!("[{}]", answer(2, LONG));
     let mut grown = 0;
     for piece in part.as_bytes().chunks(1000) {
         let before = host.used();
-        assert_eq!(exchange.piece(piece).unwrap(), PieceAction::Taken);
+        assert_eq!(exchange.piece(piece).unwrap(), PieceAction::Buffered);
         grown += usize::from(host.used() > before);
     }
     // the body has about 1,500 pieces
     assert!(grown < 30, "{grown}");
     exchange.end().unwrap();
-    exchange.code().unwrap();
+    exchange.compress().unwrap();
     let expected = format!("[{},{}]", answer(1, 10), answer(2, LONG));
     assert!(body_of(&exchange) == expected.as_bytes());
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use sszip_core::config::Directives;
+use sszip_core::config::ConfigBlock;
 use sszip_core::exchange::{Exchange, RequestHead, ResponseHead};
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
@@ -17,7 +17,7 @@ fn resident() -> usize {
     pages * 4096
 }
 
-fn respond(config: &Arc<sszip_core::config::Config>, body: &[u8]) {
+fn respond(config: &Arc<sszip_core::config::RouteConfig>, body: &[u8]) {
     let mut exchange = Exchange::new(Arc::clone(config));
     exchange
         .request_head(RequestHead {
@@ -41,7 +41,7 @@ fn respond(config: &Arc<sszip_core::config::Config>, body: &[u8]) {
         .unwrap();
     exchange.piece(body).unwrap();
     exchange.end().unwrap();
-    exchange.code().unwrap();
+    exchange.compress().unwrap();
     assert_eq!(exchange.mode(), Mode::Oneshot);
 }
 
@@ -51,7 +51,7 @@ fn resident_memory_is_stable_after_a_million_responses() {
     let configs: Vec<_> = [b"1", b"6", b"9"]
         .iter()
         .map(|level| {
-            let mut directives = Directives::default();
+            let mut directives = ConfigBlock::default();
             directives.set("enable", &[b"on"]).unwrap();
             directives.set("comp_level", &[&level[..]]).unwrap();
             Arc::new(directives.resolve(budget.clone()))

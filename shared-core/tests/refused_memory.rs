@@ -8,17 +8,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flate2::write::GzEncoder;
 use flate2::Compression;
-use sszip_core::allocator::faulty::{left, most_of, refusing, Refusals};
+use sszip_core::allocator::faulty::{
+    peak_allocation, remaining_allocations, with_refusals, Refusals,
+};
 use sszip_core::allocator::{self, Allocator, SMALL};
 use sszip_core::bytes::Bytes;
-use sszip_core::cache::entry::{Entry, Envelope, Meta, Payload};
-use sszip_core::cache::process::hot::Hot;
+use sszip_core::cache::entry::{CacheEntry, EntryMeta, Envelope, Payload};
+use sszip_core::cache::process::hot::HotTier;
 use sszip_core::cache::process::Process;
-use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::drive::{BodyLength, Driver, Lack, Need, Step};
+use sszip_core::config::{ConfigBlock, RouteConfig};
+use sszip_core::exchange::drive::{BodyLength, Driver, FailureReason, RequiredBody, Step};
 use sszip_core::exchange::transitions::State;
 use sszip_core::exchange::{
-    Asked, EndAction, Exchange, HeadAction, LookUp, PieceAction, RequestHead, ResponseHead,
+    EndAction, Exchange, HeadAction, LookupAction, LookupRequest, PieceAction, RequestHead,
+    ResponseHead,
 };
 use sszip_core::gzip::stream::Flush;
 use sszip_core::memory;
@@ -39,8 +42,8 @@ fn gzip(body: &[u8]) -> Vec<u8> {
 /// Lock of the tests: a shortage concerns the whole process, so one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn config(settings: &[(&str, &str)]) -> Arc<Config> {
-    let mut directives = Directives::default();
+fn config(settings: &[(&str, &str)]) -> Arc<RouteConfig> {
+    let mut directives = ConfigBlock::default();
     for (name, value) in [("enable", "on"), ("cache", "on"), ("cache_valid", "tip 1h")]
         .iter()
         .chain(settings)
@@ -129,7 +132,7 @@ impl Case {
 
 /// The response that the client receives.
 #[derive(Debug)]
-enum Got {
+enum ClientResult {
     /// A complete body, decompressed.
     Whole(Vec<u8>),
     /// A failure that the client can detect: the end of the body is missing.
@@ -138,7 +141,11 @@ enum Got {
 
 /// Runs one request through the cache as a host would. The node's response is made outside of the
 /// refused allocations.
-fn exchange(config: &Arc<Config>, case: &Case, refused: (usize, usize)) -> (Got, Refusals) {
+fn exchange(
+    config: &Arc<RouteConfig>,
+    case: &Case,
+    refused: (usize, usize),
+) -> (ClientResult, Refusals) {
     let request = case.request();
     let mut refusals = Refusals::default();
     let mut passed = refused.1;
@@ -163,35 +170,38 @@ fn exchange(config: &Arc<Config>, case: &Case, refused: (usize, usize)) -> (Got,
         fields: fields.into_iter(),
     }))
     .unwrap();
-    assert_eq!(exchange.need(BodyLength::Unknown), Need::Body);
-    let asked = Asked {
+    assert_eq!(
+        exchange.required_body(BodyLength::Unknown),
+        RequiredBody::Body
+    );
+    let asked = LookupRequest {
         namespace: Some(b"n"),
         body: request.as_bytes(),
         now: 1000,
         coding_allowed: true,
-        ..Asked::default()
+        ..LookupRequest::default()
     };
     let mut forwarded = request.clone();
-    let mut found = step!(exchange.look_up(asked)).unwrap();
-    if found == LookUp::RespondOffLoop {
-        step!(exchange.code()).unwrap();
+    let mut found = step!(exchange.lookup(asked)).unwrap();
+    if found == LookupAction::RespondOffLoop {
+        step!(exchange.compress()).unwrap();
         if exchange.status() == 0 {
-            found = LookUp::Forward;
+            found = LookupAction::Forward;
             // nginx begins the request to the node with the same exchange
             if exchange.state() != State::AwaitingHead {
-                return (Got::Whole(whole(case)), refusals);
+                return (ClientResult::Whole(whole(case)), refusals);
             }
         }
     }
     match found {
-        LookUp::Respond | LookUp::RespondOffLoop => {
-            return (Got::Whole(sent(&exchange, Vec::new())), refusals);
+        LookupAction::Respond | LookupAction::RespondOffLoop => {
+            return (ClientResult::Whole(sent(&exchange, Vec::new())), refusals);
         }
-        LookUp::ForwardRewritten => {
+        LookupAction::ForwardRewritten => {
             forwarded = String::from_utf8(exchange.request_body().to_vec()).unwrap();
         }
-        LookUp::Forward => {}
-        LookUp::Wait => panic!("it is alone"),
+        LookupAction::Forward => {}
+        LookupAction::Wait => panic!("it is alone"),
     }
     let body = case.node(&forwarded);
     let mut head: Vec<(&[u8], &[u8])> = vec![(b"Content-Type", b"application/json")];
@@ -218,9 +228,11 @@ fn exchange(config: &Arc<Config>, case: &Case, refused: (usize, usize)) -> (Got,
     while let Some(piece) = pieces.next() {
         if !streams && !passes {
             match step!(exchange.piece(piece)).unwrap() {
-                PieceAction::Taken => continue,
-                _ if exchange.state() == State::Cut => return (Got::Failure, refusals),
-                PieceAction::GiveUp => {
+                PieceAction::Buffered => continue,
+                _ if exchange.state() == State::Aborted => {
+                    return (ClientResult::Failure, refusals)
+                }
+                PieceAction::SendOriginal => {
                     client = exchange.body().flatten().copied().collect();
                     passes = true;
                 }
@@ -241,7 +253,7 @@ fn exchange(config: &Arc<Config>, case: &Case, refused: (usize, usize)) -> (Got,
         let mut rest = piece;
         loop {
             let Ok(progress) = step!(exchange.stream(rest, flush, &mut room)) else {
-                return (Got::Failure, refusals);
+                return (ClientResult::Failure, refusals);
             };
             rest = &rest[progress.consumed..];
             client.extend_from_slice(&room[..progress.written]);
@@ -253,19 +265,19 @@ fn exchange(config: &Arc<Config>, case: &Case, refused: (usize, usize)) -> (Got,
     if !streams && !passes {
         match step!(exchange.end()).unwrap() {
             EndAction::Code { .. } => {
-                step!(exchange.code()).unwrap();
-                if exchange.state() == State::Cut {
-                    return (Got::Failure, refusals);
+                step!(exchange.compress()).unwrap();
+                if exchange.state() == State::Aborted {
+                    return (ClientResult::Failure, refusals);
                 }
                 client = exchange.body().flatten().copied().collect();
             }
-            EndAction::Send if exchange.state() != State::Cut => {
+            EndAction::Send if exchange.state() != State::Aborted => {
                 client = exchange.body().flatten().copied().collect();
             }
             other => panic!("{other:?} at the end of what is whole"),
         }
     }
-    let got = Got::Whole(sent(&exchange, client));
+    let got = ClientResult::Whole(sent(&exchange, client));
     let now = 2000;
     step!({
         if let Some(mut fill) = exchange.take_fill() {
@@ -280,9 +292,9 @@ fn exchange(config: &Arc<Config>, case: &Case, refused: (usize, usize)) -> (Got,
 
 /// Runs `run` like [`refusing`], and also returns how many allocations are left to be passed.
 fn refusing_from<T>(from: usize, passed: usize, run: impl FnOnce() -> T) -> (T, usize, Refusals) {
-    let ((done, left), refusals) = refusing(from, passed, || {
+    let ((done, left), refusals) = with_refusals(from, passed, || {
         let done = run();
-        (done, left())
+        (done, remaining_allocations())
     });
     (done, left, refusals)
 }
@@ -374,27 +386,27 @@ fn refuse_each_allocation(settings: &[(&str, &str)], lengths: &[usize], from: us
                 }
                 let (got, refusals) = exchange(&config, &case, (from, passed));
                 match got {
-                    Got::Whole(body) => assert!(
+                    ClientResult::Whole(body) => assert!(
                         is_right(&case, &body),
                         "{case:?} {warm:?}, refused after {passed}: {:.200}",
                         String::from_utf8_lossy(&body)
                     ),
                     // the node has only a part of the batch: there is no response to fall back on
-                    Got::Failure => assert!(case.blocks.len() > 1 && !warm.is_empty()),
+                    ClientResult::Failure => assert!(case.blocks.len() > 1 && !warm.is_empty()),
                 }
                 assert_eq!(
                     memory::is_short(),
                     refusals.small > 0,
                     "{case:?} {warm:?}, refused after {passed}"
                 );
-                assert!(allocator::is_over(|| {}));
+                assert!(allocator::can_begin_work(|| {}));
                 assert_eq!(config.process.budget.used(), 0);
                 // memory is available again
                 let (got, _) = exchange(&config, &case, (usize::MAX, 0));
                 match got {
-                    Got::Whole(body) => assert!(is_right(&case, &body)),
+                    ClientResult::Whole(body) => assert!(is_right(&case, &body)),
                     // stored parts cannot be merged into a body that the node compressed
-                    Got::Failure => assert!(case.coded && !settings.is_empty()),
+                    ClientResult::Failure => assert!(case.coded && !settings.is_empty()),
                 }
                 if refusals.all == 0 {
                     break;
@@ -424,20 +436,25 @@ fn responses_are_right_or_fail_when_all_allocations_are_refused() {
 #[test]
 fn hot_tier_tables_grow_in_preallocated_memory() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let hot = Hot::new(64 << 20, 1 << 20, 1);
+    let hot = HotTier::new(64 << 20, 1 << 20, 1);
     let mut grown = 0;
     for n in 0..20_000u64 {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&n.to_le_bytes());
         let payload = Payload::Raw(Bytes::from(vec![b'1'; 10]));
-        let entry = Arc::new(Entry::new(Envelope::none(), payload, Meta::default()));
+        let entry = Arc::new(CacheEntry::new(
+            Envelope::none(),
+            payload,
+            EntryMeta::default(),
+        ));
         // two allocations are made beforehand; all later ones are refused
-        let (inserted, refusals) = refusing(SMALL + 1, 2, || hot.insert(key, Arc::clone(&entry)));
+        let (inserted, refusals) =
+            with_refusals(SMALL + 1, 2, || hot.insert(key, Arc::clone(&entry)));
         assert!(inserted);
         grown += refusals.all;
         // without memory beforehand no entry is stored, and the tier stays usable
         if n % 10 == 0 {
-            let (inserted, refusals) = refusing(SMALL + 1, 0, || hot.insert(key, entry));
+            let (inserted, refusals) = with_refusals(SMALL + 1, 0, || hot.insert(key, entry));
             assert_eq!(inserted, refusals.all == 0);
             assert!(inserted || hot.remove(&key).is_none());
         }
@@ -460,17 +477,20 @@ fn hit_verification_is_right_or_unanswered_when_allocations_are_refused() {
                     false => node_response(1, 2, length),
                 };
                 let mut update = None;
-                for expected in [LookUp::Forward, LookUp::Respond] {
+                for expected in [LookupAction::Forward, LookupAction::Respond] {
                     let (mut exchange, found) = verified(&config);
-                    assert_eq!(found == LookUp::Forward, expected == LookUp::Forward);
-                    if expected == LookUp::Forward {
+                    assert_eq!(
+                        found == LookupAction::Forward,
+                        expected == LookupAction::Forward
+                    );
+                    if expected == LookupAction::Forward {
                         answered(exchange, body.as_bytes());
                     } else {
-                        update = exchange.take_update();
+                        update = exchange.take_background_update();
                     }
                 }
                 let update = update.unwrap();
-                let (_, refusals) = refusing(SMALL + 1, passed, || {
+                let (_, refusals) = with_refusals(SMALL + 1, passed, || {
                     answered(update, now.as_bytes());
                 });
                 let counts = config.process.shared.verified.take_counts().unwrap();
@@ -488,7 +508,7 @@ fn hit_verification_is_right_or_unanswered_when_allocations_are_refused() {
 }
 
 /// Looks up the call for block 1.
-fn verified(config: &Arc<Config>) -> (Exchange, LookUp) {
+fn verified(config: &Arc<RouteConfig>) -> (Exchange, LookupAction) {
     let mut exchange = Exchange::new(Arc::clone(config));
     let fields = [(&b"Content-Type"[..], &b"application/json"[..])];
     let head = RequestHead {
@@ -497,13 +517,13 @@ fn verified(config: &Arc<Config>) -> (Exchange, LookUp) {
         fields: fields.into_iter(),
     };
     exchange.request_head(head).unwrap();
-    let asked = Asked {
+    let asked = LookupRequest {
         namespace: Some(b"n"),
         body: &call(1, 1).into_bytes(),
         now: 1000,
-        ..Asked::default()
+        ..LookupRequest::default()
     };
-    let found = exchange.look_up(asked).unwrap();
+    let found = exchange.lookup(asked).unwrap();
     (exchange, found)
 }
 
@@ -553,13 +573,13 @@ fn batch_lookup_allocates_at_most_sixteen_times_the_request() {
                 fields: fields.into_iter(),
             };
             exchange.request_head(head).unwrap();
-            let asked = Asked {
+            let asked = LookupRequest {
                 namespace: Some(b"n"),
                 body: body.as_bytes(),
                 now: 1000,
-                ..Asked::default()
+                ..LookupRequest::default()
             };
-            let found = exchange.look_up(asked).unwrap();
+            let found = exchange.lookup(asked).unwrap();
             (exchange, found)
         };
         // the table of flights keeps its capacity
@@ -586,11 +606,11 @@ fn batch_lookup_allocates_at_most_sixteen_times_the_request() {
             fill.build();
             fill.publish(1000);
             // the permanent entries are allocated
-            assert_eq!(look_up(&batch).1, LookUp::Respond);
+            assert_eq!(look_up(&batch).1, LookupAction::Respond);
         }
-        let took = most_of(|| {
+        let took = peak_allocation(|| {
             let (_, found) = look_up(&batch);
-            assert_eq!(found == LookUp::Respond, stored, "{found:?}");
+            assert_eq!(found == LookupAction::Respond, stored, "{found:?}");
         });
         // in addition to an exchange's own memory; the look-up checks that all of it is available
         let most = 16 * batch.len() + 1024;
@@ -623,15 +643,15 @@ fn unread_response_head_passes_unless_the_client_accepts_only_ssz() {
             fields: fields.into_iter(),
         });
         asked.unwrap();
-        let step = driver.no_response_head().unwrap();
+        let step = driver.response_head_unavailable().unwrap();
         let exchange = driver.exchange().unwrap();
         assert_eq!(exchange.mode(), Mode::Memory);
         assert!(exchange.head_edits().is_empty());
         match step {
             Step::Pass => assert!(is_sent, "{target} {accept}"),
-            Step::Fail(Lack::Judgement) => {
+            Step::Fail(FailureReason::Judgement) => {
                 assert!(!is_sent, "{target} {accept}");
-                assert_eq!(exchange.state(), State::Cut);
+                assert_eq!(exchange.state(), State::Aborted);
                 assert!(exchange.body().next().is_none());
                 assert!(driver.piece(b"{}").is_err() && driver.end().is_err());
             }

@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use sszip_core::allocator::{Allocator, SMALL};
 use sszip_core::bytes::Bytes;
-use sszip_core::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
+use sszip_core::cache::entry::{CacheEntry, CompressionGate, EntryMeta, Envelope, IdPosition};
 use sszip_core::cache::process::Shared;
-use sszip_core::ffi::{sszip_calls_read, sszip_field, sszip_status, sszip_str};
+use sszip_core::ffi::{sszip_calls_parse, sszip_header, sszip_status, sszip_str};
 use sszip_core::gzip::oneshot::gzip;
-use sszip_core::script::{kept, stored};
+use sszip_core::script::{cached_responses, stored_values};
 
 use support::each_refused;
 
@@ -35,13 +35,13 @@ fn text(bytes: &[u8]) -> sszip_str {
 fn ids(coding: Option<&[u8]>, body: &[u8]) -> Result<Vec<usize>, String> {
     let (mut calls, mut count, mut is_batch) = (null(), 0, false);
     let mut out = text(b"");
-    let field = sszip_field {
+    let field = sszip_header {
         name: text(b"Content-Encoding"),
         value: text(coding.unwrap_or_default()),
     };
     // SAFETY: all arguments are valid, and the results are read before the next call.
     unsafe {
-        let status = sszip_calls_read(
+        let status = sszip_calls_parse(
             &raw const field,
             usize::from(coding.is_some()),
             text(body),
@@ -89,9 +89,11 @@ fn shared() -> Shared {
 fn script_value_is_set_or_fails_when_allocations_are_refused() {
     let shared = shared();
     let value = vec![b'v'; 1 << 20];
-    let set = || kept::set(&shared, b"name", &value, 5000, 0);
+    let set = || stored_values::set(&shared, b"name", &value, 5000, 0);
     assert!(each_refused(SMALL + 1, &None, set) > 0);
-    let length = kept::get(&shared, b"name", 0).unwrap().map(|it| it.len());
+    let length = stored_values::get(&shared, b"name", 0)
+        .unwrap()
+        .map(|it| it.len());
     assert_eq!(length, Some(value.len()));
 }
 
@@ -99,24 +101,24 @@ fn script_value_is_set_or_fails_when_allocations_are_refused() {
 fn stored_response_is_right_or_fails_when_allocations_are_refused() {
     let shared = shared();
     let envelope = Envelope {
-        id: IdPlace::BeforeResult,
+        id: IdPosition::BeforeResult,
         before: b"{\"id\":".as_slice().into(),
         between: b",\"result\":\"".as_slice().into(),
         after: b"\"}".as_slice().into(),
     };
-    let gate = Gate {
+    let gate = CompressionGate {
         min_length: 0,
         level: 1,
     };
     let result: Bytes = vec![b'r'; 1 << 20].into();
-    let meta = Meta {
+    let meta = EntryMeta {
         expires_at: 10,
-        ..Meta::default()
+        ..EntryMeta::default()
     };
-    let entry = Entry::code(envelope, &result, gate, meta).unwrap();
+    let entry = CacheEntry::compress_payload(envelope, &result, gate, meta).unwrap();
     shared.hot().unwrap().insert([1; 32], Arc::new(entry));
     let whole = [b"{\"id\":7,\"result\":\"", &result[..], b"\"}"].concat();
-    let get = || stored::get(&shared, &[1; 32], b"7", 0);
+    let get = || cached_responses::get(&shared, &[1; 32], b"7", 0);
     let is_right = |found: Option<Vec<u8>>| found.as_deref() == Some(&whole[..]);
     assert!(each_refused(SMALL + 1, &true, || get().map(is_right)) > 0);
 }

@@ -8,8 +8,8 @@ mod support;
 
 use sszip_core::allocator::{Allocator, SMALL};
 use sszip_core::ssz::{
-    check, hash_tree_root, to_json, to_ssz, Error, Fork, Form, Preset, Schema, ToJson, ToSsz,
-    TypeId,
+    check, hash_tree_root, to_json, to_ssz, Fork, InputForm, Preset, Schema, SszError, ToJson,
+    ToSsz, TypeId,
 };
 
 use support::each_refused;
@@ -52,8 +52,8 @@ fn value() -> String {
     )
 }
 
-fn in_pieces(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, Error> {
-    let mut reader = ToSsz::new(schema, ty, Form::Bare);
+fn in_pieces(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, SszError> {
+    let mut reader = ToSsz::new(schema, ty, InputForm::Bare);
     for piece in json.chunks(3001) {
         reader.push(piece)?;
     }
@@ -62,7 +62,7 @@ fn in_pieces(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, Error>
 
 /// Returns the length of the JSON that is written into small buffers; other tests compare the
 /// JSON itself.
-fn in_rooms(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<usize, Error> {
+fn in_rooms(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<usize, SszError> {
     let mut writer = ToJson::new(schema, ty, ssz)?;
     let mut room = [0; 2048];
     let mut whole = 0;
@@ -98,7 +98,7 @@ fn walkers_are_right_or_fail_for_each_kind_of_list_when_allocations_are_refused(
 
 #[test]
 fn walkers_are_right_or_fail_for_an_rlp_witness_when_allocations_are_refused() {
-    let schema = Schema::of(Fork::Deneb, Preset::Mainnet);
+    let schema = Schema::for_fork(Fork::Deneb, Preset::Mainnet);
     let codes: Vec<String> = (0..100)
         .map(|n: usize| format!("\"0x{}\"", "cd".repeat(n * n)))
         .collect();

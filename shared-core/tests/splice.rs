@@ -11,13 +11,15 @@ use flate2::write::DeflateEncoder;
 use flate2::Compression;
 use proptest::prelude::*;
 use sszip_core::cache::class::Class;
-use sszip_core::cache::entry::batch::{batch_gzip, batch_identity, Element};
-use sszip_core::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta, Payload};
+use sszip_core::cache::entry::batch::{batch_gzip, batch_identity, BatchElement};
+use sszip_core::cache::entry::{
+    CacheEntry, CompressionGate, EntryMeta, Envelope, IdPosition, Payload,
+};
 use sszip_core::gzip::crc::crc32;
 use sszip_core::gzip::inflate::gunzip;
 use sszip_core::gzip::oneshot;
-use sszip_core::gzip::open::{open, reopen, Open};
-use sszip_core::gzip::splice::{splice, Body, Part};
+use sszip_core::gzip::open::{from_finished, open, OpenStream};
+use sszip_core::gzip::splice::{splice, Body, MemberPart};
 
 /// Ids that a client may send, raw, of each kind.
 const IDS: [&str; 12] = [
@@ -90,7 +92,7 @@ fn inflated(stream: &[u8]) -> Vec<u8> {
 
 /// A finished stream of libdeflate.
 fn libdeflate(plain: &[u8], level: u8) -> Vec<u8> {
-    let member = oneshot::gzip(plain, level, oneshot::bound(plain.len())).unwrap();
+    let member = oneshot::gzip(plain, level, oneshot::compressed_bound(plain.len())).unwrap();
     member[10..member.len() - 8].to_vec()
 }
 
@@ -105,24 +107,24 @@ fn zlib(pieces: &[&[u8]], level: u32) -> Vec<u8> {
 }
 
 /// The open streams of a body, compressed by each available library and level.
-fn open_streams_of(plain: &[u8]) -> Vec<Open> {
+fn open_streams_of(plain: &[u8]) -> Vec<OpenStream> {
     let few = plain.len() > 1 << 20;
     let levels = (0..=12).filter(|level| !few || *level == 1);
-    let mut opens: Vec<Open> = levels.map(|level| open(plain, level).unwrap()).collect();
+    let mut opens: Vec<OpenStream> = levels.map(|level| open(plain, level).unwrap()).collect();
     // the lowest levels of libdeflate too, where igzip replaces it if it is installed
     for level in (1..=3).filter(|level| !few || *level == 1) {
-        let stream = reopen(libdeflate(plain, level)).unwrap();
+        let stream = from_finished(libdeflate(plain, level)).unwrap();
         let (crc, length) = (crc32(plain), plain.len() as u64);
-        opens.push(Open::new(stream.into(), crc, length));
+        opens.push(OpenStream::new(stream.into(), crc, length));
     }
     opens
 }
 
-fn envelope(id: IdPlace, end: &str) -> Envelope {
+fn envelope(id: IdPosition, end: &str) -> Envelope {
     let (before, between) = match id {
-        IdPlace::BeforeResult => ("{\"jsonrpc\":\"2.0\",\"id\":", ",\"result\":"),
-        IdPlace::AfterResult => ("{\"jsonrpc\":\"2.0\",\"result\":", ",\"id\":"),
-        IdPlace::Nowhere => return Envelope::none(),
+        IdPosition::BeforeResult => ("{\"jsonrpc\":\"2.0\",\"id\":", ",\"result\":"),
+        IdPosition::AfterResult => ("{\"jsonrpc\":\"2.0\",\"result\":", ",\"id\":"),
+        IdPosition::None => return Envelope::none(),
     };
     Envelope {
         id,
@@ -135,9 +137,9 @@ fn envelope(id: IdPlace, end: &str) -> Envelope {
 /// The response, assembled in the obvious way.
 fn answer(envelope: &Envelope, result: &[u8], id: &str) -> Vec<u8> {
     let (first, second): (&[u8], &[u8]) = match envelope.id {
-        IdPlace::BeforeResult => (id.as_bytes(), result),
-        IdPlace::AfterResult => (result, id.as_bytes()),
-        IdPlace::Nowhere => (b"", result),
+        IdPosition::BeforeResult => (id.as_bytes(), result),
+        IdPosition::AfterResult => (result, id.as_bytes()),
+        IdPosition::None => (b"", result),
     };
     [
         &envelope.before,
@@ -149,7 +151,7 @@ fn answer(envelope: &Envelope, result: &[u8], id: &str) -> Vec<u8> {
     .concat()
 }
 
-const ANY: Gate = Gate {
+const ANY: CompressionGate = CompressionGate {
     min_length: 0,
     level: 1,
 };
@@ -163,8 +165,12 @@ fn open_streams_of_0_to_20_mb_are_spliced_and_inflated() {
         let plain = json(size);
         for open in open_streams_of(&plain) {
             assert_eq!((open.length, open.crc), (size as u64, crc32(&plain)));
-            let member =
-                splice([Part::Text(b"[1,"), Part::Open(&open), Part::Text(b"]\n")]).unwrap();
+            let member = splice([
+                MemberPart::Text(b"[1,"),
+                MemberPart::Open(&open),
+                MemberPart::Text(b"]\n"),
+            ])
+            .unwrap();
             assert!(
                 decoded(&member) == [b"[1,", &plain[..], b"]\n"].concat(),
                 "{size}"
@@ -190,10 +196,10 @@ fn incompressible_bodies_become_open_streams_of_bounded_length() {
 fn texts_and_streams_are_spliced_in_any_order_and_number() {
     let open = open(&json(5000), 6).unwrap();
     let plain = json(5000);
-    let (text, stream) = (Part::Text(b"text"), Part::Open(&open));
-    let none: [Part; 0] = [];
+    let (text, stream) = (MemberPart::Text(b"text"), MemberPart::Open(&open));
+    let none: [MemberPart; 0] = [];
     assert_eq!(decoded(&splice(none).unwrap()), b"");
-    assert_eq!(decoded(&splice([Part::Text(b"")]).unwrap()), b"");
+    assert_eq!(decoded(&splice([MemberPart::Text(b"")]).unwrap()), b"");
     assert_eq!(decoded(&splice([text]).unwrap()), b"text");
     assert_eq!(decoded(&splice([text, text]).unwrap()), b"texttext");
     assert_eq!(decoded(&splice([stream]).unwrap()), plain);
@@ -202,7 +208,7 @@ fn texts_and_streams_are_spliced_in_any_order_and_number() {
         [&plain[..], &plain].concat()
     );
     assert_eq!(
-        decoded(&splice([stream, text, Part::Text(b""), stream, text]).unwrap()),
+        decoded(&splice([stream, text, MemberPart::Text(b""), stream, text]).unwrap()),
         [&plain[..], b"text", &plain, b"text"].concat()
     );
 }
@@ -214,8 +220,8 @@ fn texts_are_split_into_full_stored_blocks() {
         let text = json(length);
         let (first, second) = text.split_at(length / 3);
         let blocks = length.div_ceil(65_535);
-        for end in [&[][..], &[Part::Open(&open)]] {
-            let parts = [&[Part::Text(first), Part::Text(second)], end].concat();
+        for end in [&[][..], &[MemberPart::Open(&open)]] {
+            let parts = [&[MemberPart::Text(first), MemberPart::Text(second)], end].concat();
             let member = splice(parts).unwrap();
             assert!(decoded(&member) == text, "{length}");
             if end.is_empty() {
@@ -228,7 +234,12 @@ fn texts_are_split_into_full_stored_blocks() {
 #[test]
 fn splice_references_open_streams_without_a_copy() {
     let open = open(&json(300_000), 1).unwrap();
-    let member = splice([Part::Text(b"a"), Part::Open(&open), Part::Text(b"b")]).unwrap();
+    let member = splice([
+        MemberPart::Text(b"a"),
+        MemberPart::Open(&open),
+        MemberPart::Text(b"b"),
+    ])
+    .unwrap();
     let slices: Vec<&[u8]> = member.slices().collect();
     assert_eq!(slices.len(), 3);
     assert!(std::ptr::eq(slices[1], &*open.bytes));
@@ -268,9 +279,9 @@ fn stream_is_reopened_when_its_last_block_ends_at_any_bit() {
             ends[longest % 8] += 1;
             let mut dirty = stream.clone();
             *dirty.last_mut().unwrap() |= (0xFFu16 << longest) as u8;
-            let clean = reopen(stream).unwrap();
+            let clean = from_finished(stream).unwrap();
             assert_eq!(inflated(&clean), plain);
-            assert_eq!(reopen(dirty).unwrap(), clean);
+            assert_eq!(from_finished(dirty).unwrap(), clean);
         }
     }
     assert!(ends.iter().all(|count| *count > 0), "{ends:?}");
@@ -295,7 +306,7 @@ fn stored_fixed_and_dynamic_blocks_are_reopened() {
         (zlib(&[], 6), Vec::new()),
     ];
     for (stream, plain) in streams {
-        assert!(inflated(&reopen(stream).unwrap()) == plain);
+        assert!(inflated(&from_finished(stream).unwrap()) == plain);
     }
 }
 
@@ -315,7 +326,10 @@ fn stream_with_the_longest_codes_is_reopened() {
     }
     for level in 1..=12 {
         let stream = libdeflate(&plain, level);
-        assert!(inflated(&reopen(stream).unwrap()) == plain, "level {level}");
+        assert!(
+            inflated(&from_finished(stream).unwrap()) == plain,
+            "level {level}"
+        );
     }
 }
 
@@ -328,14 +342,17 @@ fn truncated_extended_and_open_streams_are_refused() {
         zlib(&[b"abc"], 6),
     ] {
         for cut in 0..stream.len() {
-            assert!(reopen(stream[..cut].to_vec()).is_none(), "cut at {cut}");
+            assert!(
+                from_finished(stream[..cut].to_vec()).is_none(),
+                "cut at {cut}"
+            );
         }
         for more in [0, 1, 0xFF] {
             let longer = [&stream[..], &[more]].concat();
-            assert!(reopen(longer).is_none(), "followed by {more}");
+            assert!(from_finished(longer).is_none(), "followed by {more}");
         }
-        let opened = reopen(stream).unwrap();
-        assert!(reopen(opened).is_none(), "it has no end");
+        let opened = from_finished(stream).unwrap();
+        assert!(from_finished(opened).is_none(), "it has no end");
     }
 }
 
@@ -346,7 +363,7 @@ fn stream_with_a_distance_beyond_the_start_is_refused() {
     let refused = |stream: &[u8]| {
         let theirs = DeflateDecoder::new(stream).read_to_end(&mut Vec::new());
         assert!(theirs.is_err(), "a case for this test");
-        reopen(stream.to_vec()).is_none()
+        from_finished(stream.to_vec()).is_none()
     };
     // the second half of a stream, whose matches are in the first one
     let plain = json(40_000);
@@ -357,20 +374,25 @@ fn stream_with_a_distance_beyond_the_start_is_refused() {
     // fixed codes: copies three bytes from distance one, before any output
     assert!(refused(&[0b0000_0011, 0b0000_0010, 0]));
     // the same copy after one literal
-    assert!(inflated(&reopen(vec![0b0100_1011, 0b0000_0100, 0b0000_0010, 0]).unwrap()) == b"aaaa");
+    assert!(
+        inflated(&from_finished(vec![0b0100_1011, 0b0000_0100, 0b0000_0010, 0]).unwrap())
+            == b"aaaa"
+    );
 }
 
 #[test]
 fn response_is_assembled_with_any_id_before_or_after_the_result() {
     let result = json(3000);
     for place in [
-        IdPlace::BeforeResult,
-        IdPlace::AfterResult,
-        IdPlace::Nowhere,
+        IdPosition::BeforeResult,
+        IdPosition::AfterResult,
+        IdPosition::None,
     ] {
         for end in ["", "\n", "\r\n", ",\"jsonrpc\":\"2.0\"}\n"] {
             let envelope = envelope(place, end);
-            let entry = Entry::code(envelope.clone(), &result, ANY, Meta::default()).unwrap();
+            let entry =
+                CacheEntry::compress_payload(envelope.clone(), &result, ANY, EntryMeta::default())
+                    .unwrap();
             assert!(matches!(entry.payload(), Payload::Open(_)));
             let long = format!("\"{}\"", "x".repeat(100_000));
             for id in IDS.into_iter().chain([&long[..]]) {
@@ -390,15 +412,17 @@ fn response_is_assembled_with_any_id_before_or_after_the_result() {
 
 #[test]
 fn responses_below_the_gate_are_stored_and_sent_uncompressed() {
-    let gate = Gate {
+    let gate = CompressionGate {
         min_length: 1024,
         level: 1,
     };
-    let envelope = envelope(IdPlace::BeforeResult, "\n");
+    let envelope = envelope(IdPosition::BeforeResult, "\n");
     let frame = answer(&envelope, b"", "").len();
     for (length, is_coded) in [(0, false), (1023 - frame, false), (1024 - frame, true)] {
         let result = json(length);
-        let entry = Entry::code(envelope.clone(), &result, gate, Meta::default()).unwrap();
+        let entry =
+            CacheEntry::compress_payload(envelope.clone(), &result, gate, EntryMeta::default())
+                .unwrap();
         assert_eq!(matches!(entry.payload(), Payload::Open(_)), is_coded);
         let body = entry.gzip(b"\"a\"").unwrap();
         assert_eq!(body.is_gzip(), is_coded);
@@ -414,26 +438,32 @@ fn responses_below_the_gate_are_stored_and_sent_uncompressed() {
 fn result_that_compression_does_not_shorten_is_stored_uncompressed() {
     let result = noise(100_000);
     for level in [0, 1, 6] {
-        let gate = Gate {
+        let gate = CompressionGate {
             min_length: 0,
             level,
         };
-        let entry = Entry::code(Envelope::none(), &result, gate, Meta::default()).unwrap();
+        let entry =
+            CacheEntry::compress_payload(Envelope::none(), &result, gate, EntryMeta::default())
+                .unwrap();
         let body = entry.gzip(b"").unwrap();
         assert!(!body.is_gzip() && body.to_vec() == result);
     }
-    let gate = Gate {
+    let gate = CompressionGate {
         min_length: 0,
         level: 13,
     };
-    assert!(Entry::code(Envelope::none(), &result, gate, Meta::default()).is_none());
+    assert!(
+        CacheEntry::compress_payload(Envelope::none(), &result, gate, EntryMeta::default())
+            .is_none()
+    );
 }
 
 #[test]
 fn entry_that_is_sent_twice_as_identity_keeps_both_codings() {
     let result = json(50_000);
-    let envelope = envelope(IdPlace::BeforeResult, "");
-    let entry = Entry::code(envelope.clone(), &result, ANY, Meta::default()).unwrap();
+    let envelope = envelope(IdPosition::BeforeResult, "");
+    let entry =
+        CacheEntry::compress_payload(envelope.clone(), &result, ANY, EntryMeta::default()).unwrap();
     let weight = entry.weight();
     assert!(weight < 50_000);
     let first = entry.identity(b"1").unwrap();
@@ -457,14 +487,14 @@ fn damaged_entry_has_no_identity_body() {
         open.crc = crc;
         open.length = length;
         let payload = Payload::Open(open.clone());
-        let entry = Entry::new(Envelope::none(), payload, Meta::default());
+        let entry = CacheEntry::new(Envelope::none(), payload, EntryMeta::default());
         assert!(entry.identity(b"").is_none());
     }
 }
 
 #[test]
 fn entry_keeps_the_meta_of_its_caller() {
-    let meta = Meta {
+    let meta = EntryMeta {
         status: 200,
         fields: vec![(b"Content-Type".to_vec(), b"application/json".to_vec())],
         stored_at: 1000,
@@ -472,23 +502,24 @@ fn entry_keeps_the_meta_of_its_caller() {
         age: 7,
         class: Class::Config,
         block_number: Some(0),
-        ..Meta::default()
+        ..EntryMeta::default()
     };
-    let entry = Entry::code(Envelope::none(), b"{}", ANY, meta.clone()).unwrap();
+    let entry = CacheEntry::compress_payload(Envelope::none(), b"{}", ANY, meta.clone()).unwrap();
     assert_eq!(entry.meta(), &meta);
     assert!(entry.is_fresh(0) && entry.is_fresh(1999) && !entry.is_fresh(2000));
-    let bare = Entry::code(Envelope::none(), b"{}", ANY, Meta::default()).unwrap();
+    let bare =
+        CacheEntry::compress_payload(Envelope::none(), b"{}", ANY, EntryMeta::default()).unwrap();
     assert!(!bare.is_fresh(0));
     assert!(entry.weight() >= bare.weight() + 28);
 }
 
 /// Entries of each kind, with their results.
-fn stored() -> Vec<(Arc<Entry>, Vec<u8>)> {
-    let gate = Gate {
+fn stored() -> Vec<(Arc<CacheEntry>, Vec<u8>)> {
+    let gate = CompressionGate {
         min_length: 1024,
         level: 4,
     };
-    let places = [IdPlace::BeforeResult, IdPlace::AfterResult];
+    let places = [IdPosition::BeforeResult, IdPosition::AfterResult];
     let sizes = [0, 5, 3000, 100_000];
     let kinds = sizes.into_iter().flat_map(|size| {
         places
@@ -499,13 +530,14 @@ fn stored() -> Vec<(Arc<Entry>, Vec<u8>)> {
         .map(|(size, place, end)| {
             let result = json(size);
             let envelope = envelope(place, end);
-            let entry = Entry::code(envelope, &result, gate, Meta::default()).unwrap();
+            let entry = CacheEntry::compress_payload(envelope, &result, gate, EntryMeta::default())
+                .unwrap();
             (Arc::new(entry), result)
         })
         .collect()
 }
 
-const GATE: Gate = Gate {
+const GATE: CompressionGate = CompressionGate {
     min_length: 1024,
     level: 1,
 };
@@ -514,14 +546,14 @@ const GATE: Gate = Gate {
 fn batch_keeps_the_order_and_drops_newlines() {
     let stored = stored();
     let error = b"{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":1}}\n";
-    let mut elements = vec![Element::Text(error)];
+    let mut elements = vec![BatchElement::RawJson(error)];
     let mut expected = vec![error.trim_ascii_end().to_vec()];
     for ((entry, result), id) in stored.iter().zip(IDS.into_iter().cycle()) {
         elements.push((entry, id.as_bytes()).into());
         let answer = answer(entry.envelope(), result, id);
         expected.push(answer.trim_ascii_end().to_vec());
     }
-    elements.push(Element::Text(error));
+    elements.push(BatchElement::RawJson(error));
     expected.push(error.trim_ascii_end().to_vec());
     let expected = [b"[", &expected.join(&b","[..])[..], b"]"].concat();
     assert!(decoded(&batch_gzip(&elements, GATE).unwrap()) == expected);
@@ -539,7 +571,7 @@ fn batch_copies_short_entries_and_references_long_ones() {
         let one = answer(entry.envelope(), result, "\"x\"");
         let one = one.trim_ascii_end();
         for count in [1, 2, 100] {
-            let elements = vec![Element::from((entry, &b"\"x\""[..])); count];
+            let elements = vec![BatchElement::from((entry, &b"\"x\""[..])); count];
             let expected = [b"[", &vec![one; count].join(&b","[..])[..], b"]"].concat();
             let body = batch_gzip(&elements, GATE).unwrap();
             assert!(decoded(&body) == expected);
@@ -560,7 +592,7 @@ fn empty_batch_is_an_empty_array() {
 fn batch_of_many_small_responses_is_compressed() {
     let (entry, result) = &stored()[6];
     let ids: Vec<String> = (0..200).map(|n| n.to_string()).collect();
-    let elements: Vec<Element> = ids.iter().map(|id| (entry, id.as_bytes()).into()).collect();
+    let elements: Vec<BatchElement> = ids.iter().map(|id| (entry, id.as_bytes()).into()).collect();
     let answers = ids.iter().map(|id| answer(entry.envelope(), result, id));
     let expected = [b"[", &answers.collect::<Vec<_>>().join(&b","[..])[..], b"]"].concat();
     let body = batch_gzip(&elements, GATE).unwrap();
@@ -584,16 +616,16 @@ fn batch_of_many_small_responses_is_compressed() {
 #[test]
 fn incompressible_texts_and_compressed_entries_are_spliced_into_one_batch() {
     let (entry, result) = &stored()[18];
-    assert!(entry.is_coded());
+    assert!(entry.is_compressed());
     let coded = answer(entry.envelope(), result, "1");
     for length in [10, 65_000, 65_535, 200_000] {
         let text = noise(length);
         let text = text.trim_ascii();
         let elements = [
-            Element::Text(text),
+            BatchElement::RawJson(text),
             (entry, &b"1"[..]).into(),
-            Element::Text(text),
-            Element::Text(text),
+            BatchElement::RawJson(text),
+            BatchElement::RawJson(text),
             (entry, &b"1"[..]).into(),
         ];
         let coded = coded.trim_ascii();
@@ -649,8 +681,8 @@ proptest! {
         }
         let mut streams = streams.iter();
         let member = splice(pieces.iter().map(|piece| match piece {
-            Piece::Text(text) => Part::Text(text),
-            Piece::Open(..) => Part::Open(streams.next().unwrap()),
+            Piece::Text(text) => MemberPart::Text(text),
+            Piece::Open(..) => MemberPart::Open(streams.next().unwrap()),
         }));
         prop_assert!(decoded(&member.unwrap()) == expected);
     }
@@ -661,10 +693,10 @@ proptest! {
         level in 0..=12u8,
     ) {
         let plain = pieces.concat();
-        let opened = reopen(libdeflate(&plain, level)).unwrap();
+        let opened = from_finished(libdeflate(&plain, level)).unwrap();
         prop_assert!(inflated(&opened) == plain);
         let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
-        let opened = reopen(zlib(&pieces, u32::from(level).min(9))).unwrap();
+        let opened = from_finished(zlib(&pieces, u32::from(level).min(9))).unwrap();
         prop_assert!(inflated(&opened) == plain);
     }
 
@@ -684,7 +716,7 @@ proptest! {
         let mut decoder = DeflateDecoder::new(&stream[..]);
         let is_whole = decoder.read_to_end(&mut theirs).is_ok()
             && decoder.total_in() == stream.len() as u64;
-        match reopen(stream.clone()) {
+        match from_finished(stream.clone()) {
             Some(opened) => prop_assert!(is_whole && inflated(&opened) == theirs),
             None => prop_assert!(!is_whole),
         }

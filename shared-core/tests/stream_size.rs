@@ -3,9 +3,9 @@
 
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
-use sszip_core::allocator::faulty::most_of;
+use sszip_core::allocator::faulty::peak_allocation;
 use sszip_core::allocator::Allocator;
-use sszip_core::gzip::stream::{Coder, Flush};
+use sszip_core::gzip::stream::{CodecLibrary, Flush};
 
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
@@ -33,9 +33,9 @@ fn body() -> Vec<u8> {
 fn encoder_allocates_the_reserved_size() {
     let body = body();
     let mut output = vec![0; 4096];
-    for coder in [Coder::Igzip, Coder::ZlibRs] {
+    for coder in [CodecLibrary::Igzip, CodecLibrary::ZlibRs] {
         for level in 1..=3 {
-            let most = most_of(|| {
+            let most = peak_allocation(|| {
                 // libisal.so.2 is installed by the setup
                 let mut encoder = coder.encoder(level).unwrap();
                 let last = body.len().div_ceil(16_384) - 1;

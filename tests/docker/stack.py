@@ -10,7 +10,7 @@ import subprocess
 import time
 import uuid
 
-from asked import fetch
+from known_calls import fetch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docker"

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from asked import ask, call, fetch
+from known_calls import send_call, call, fetch
 from stack import PROXIES, ROOT, TAG, Stack, docker, wait_for
 
 RUN = ("run", "--rm", "--read-only", "--cap-drop", "ALL", "--tmpfs", "/tmp")
@@ -80,7 +80,7 @@ def test_second_stack_is_independent_and_works_with_a_full_disk(stack):
     def answers():
         for proxy in PROXIES:
             for coding in ("gzip", "identity", "gzip"):
-                assert ask(second.url(proxy), newest, coding).json() == ask(second.url("node"), newest).json()
+                assert send_call(second.url(proxy), newest, coding).json() == send_call(second.url("node"), newest).json()
 
     try:
         second.up("node", "cached", "nginx", "envoy")
@@ -89,7 +89,7 @@ def test_second_stack_is_independent_and_works_with_a_full_disk(stack):
         answers()
         # and the responses of the first one are its own
         head = call("eth_blockNumber", [])
-        assert ask(stack.url("nginx"), head).json() == ask(stack.url("node"), head).json()
+        assert send_call(stack.url("nginx"), head).json() == send_call(stack.url("node"), head).json()
 
         fill = "cat /dev/zero >/var/cache/sszip/fill"
         assert "No space left" in second.compose("exec", "-T", "cached", "bash", "-c", fill, check=False).stderr

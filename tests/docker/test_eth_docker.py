@@ -4,7 +4,7 @@ import json
 
 import yaml
 
-from asked import ask, call, fetch
+from known_calls import send_call, call, fetch
 from stack import LIMIT, OVERRIDES, ROOT, TAG, Stack, docker, free_ports, wait_for
 
 FILE = ROOT / "docker/eth-docker/sszip.yml"
@@ -22,9 +22,9 @@ def test_sszip_serves_the_nodes_of_eth_docker():
     try:
         one.up("execution", "consensus")
         one.up("sszip", "sszip-cached")
-        block = ask(url, call("eth_getBlockByNumber", ["latest", True], "x"), "gzip").json()
+        block = send_call(url, call("eth_getBlockByNumber", ["latest", True], "x"), "gzip").json()
         assert block["id"] == "x" and block["result"]["number"].startswith("0x")
-        wait_for("a hit", lambda: "; hit" in ask(url, call("eth_chainId", [])).fields["cache-status"], 30)
+        wait_for("a hit", lambda: "; hit" in send_call(url, call("eth_chainId", [])).fields["cache-status"], 30)
         # requests of the Beacon API reach the other node, as SSZ as well
         beacon = fetch(url, "/eth/v2/beacon/blocks/head", Accept="application/octet-stream")
         assert beacon.fields["content-type"] == "application/octet-stream"

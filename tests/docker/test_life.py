@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from asked import Stream, ask, call
+from known_calls import Stream, send_call, call
 from stack import PROXIES, TAG, docker, wait_for
 
 # proxies that are down while a service is
@@ -15,20 +15,20 @@ AWAY = {"cached": (), "nginx": ("nginx",), "envoy": ("envoy", "wasm"), "node": P
 @pytest.fixture(scope="module")
 def stream(stack):
     with Stream(stack, PROXIES) as one:
-        wait_for("the stream goes on", one.goes_on)
+        wait_for("the stream goes on", one.has_responses)
         yield one
 
 
 def settle(stream, since):
     """Waits until every request is answered again."""
-    wait_for("the stream goes on", lambda: stream.goes_on(since=since))
+    wait_for("the stream goes on", lambda: stream.has_responses(since=since))
 
 
 def judge(stream, began, may_fail):
     wrong = [one for one in stream.outcomes if one.what == "wrong"]
     assert not wrong, wrong[:3]
     for proxy in PROXIES:
-        failed = stream.of(proxy, "failed", began)
+        failed = stream.outcomes_of(proxy, "failed", began)
         if proxy not in may_fail:
             assert not failed, failed[:3]
 
@@ -62,10 +62,10 @@ def test_responses_are_right_when_a_service_is_stopped_and_started(stack, stream
     for proxy in PROXIES:
         if proxy not in AWAY[service]:
             since = time.monotonic()
-            wait_for(f"{proxy} without {service}", lambda p=proxy, s=since: len(stream.of(p, "right", s)) > 20)
+            wait_for(f"{proxy} without {service}", lambda p=proxy, s=since: len(stream.outcomes_of(p, "right", s)) > 20)
     # a proxy that is down fails requests; without the node, calls that are not stored fail
     for proxy in AWAY[service]:
-        wait_for(f"{proxy} tells", lambda p=proxy: stream.of(p, "failed", began))
+        wait_for(f"{proxy} tells", lambda p=proxy: stream.outcomes_of(p, "failed", began))
     stack.up(service)
     settle(stream, time.monotonic())
     judge(stream, began, AWAY[service])
@@ -115,13 +115,13 @@ def test_proxies_find_a_node_at_another_address(stack, stream, squatter):
     stack.up("--no-deps", "--force-recreate", "node")
     assert stack.address("node") != squatter
     asked = call("eth_getBlockByNumber", ["0x14ffff9", False])
-    own = ask(stack.url("node"), asked).json()
+    own = send_call(stack.url("node"), asked).json()
     for proxy in PROXIES:
         # the call must not be stored
         stack.purge()
 
         def answered(proxy=proxy):
-            answer = ask(stack.url(proxy), asked)
+            answer = send_call(stack.url(proxy), asked)
             return answer.status == 200 and answer.json() == own
 
         wait_for(f"{proxy} asks the node", answered)
@@ -135,4 +135,4 @@ def test_proxies_find_a_node_at_another_address(stack, stream, squatter):
 def test_stream_sent_enough_requests_to_each_proxy(stream):
     """The stream checked more than 200 responses of each proxy."""
     for proxy in PROXIES:
-        assert len(stream.of(proxy, "right")) > 200
+        assert len(stream.outcomes_of(proxy, "right")) > 200

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from asked import CALLS, ask, call
+from known_calls import CALLS, send_call, call
 from stack import TAG, docker, free_ports, wait_for
 
 IMAGES = {"nginx": (8545,), "envoy": (8546, 8547)}
@@ -44,11 +44,11 @@ def test_node_below_a_path_is_served(stack, run, image):
     for url in run(image, "http://node:9545/rpc/v1"):
         for method, params in CALLS[:4]:
             asked = call(method, params, "x")
-            assert ask(url, asked, "gzip").json() == ask(stack.url("node"), asked).json()
+            assert send_call(url, asked, "gzip").json() == send_call(stack.url("node"), asked).json()
 
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_proxy_starts_with_a_node_over_tls_that_is_down(run, image):
     """No server listens there: the proxy starts, and responds with an error."""
     for url in run(image, "https://node.example:1443/rpc", "--add-host", "node.example:127.0.0.1"):
-        assert ask(url, call("eth_chainId", [])).status in (502, 503)
+        assert send_call(url, call("eth_chainId", [])).status in (502, 503)

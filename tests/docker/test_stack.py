@@ -7,7 +7,7 @@ import re
 import pytest
 import yaml
 
-from asked import CALLS, HEAD, ask, call, fetch
+from known_calls import CALLS, HEAD, send_call, call, fetch
 from stack import PROXIES, ROOT, docker, wait_for
 
 SERVICES = ("node", "cached", "nginx", "envoy", "prometheus")
@@ -18,7 +18,7 @@ SERVICES = ("node", "cached", "nginx", "envoy", "prometheus")
 def test_responses_equal_the_responses_of_the_node(stack, proxy, coding):
     for turn, (method, params) in enumerate(CALLS * 2):
         asked = call(method, params, f"id {turn}")
-        own, answer = ask(stack.url("node"), asked), ask(stack.url(proxy), asked, coding)
+        own, answer = send_call(stack.url("node"), asked), send_call(stack.url(proxy), asked, coding)
         assert answer.status == 200
         assert answer.body == own.body
         # shorter responses are not compressed
@@ -32,7 +32,7 @@ def test_responses_equal_the_responses_of_the_node(stack, proxy, coding):
 @pytest.mark.parametrize("proxy", PROXIES)
 def test_batch_equals_the_batch_of_the_node(stack, proxy):
     batch = [call(method, params, turn) for turn, (method, params) in enumerate(CALLS[:6])]
-    own, answer = ask(stack.url("node"), batch), ask(stack.url(proxy), batch, "gzip")
+    own, answer = send_call(stack.url("node"), batch), send_call(stack.url(proxy), batch, "gzip")
     assert answer.json() == own.json()
 
 
@@ -55,14 +55,14 @@ def test_json_of_the_node_is_sent_as_ssz(stack):
 def test_response_of_one_proxy_is_a_hit_in_the_others(stack, first):
     """A response that one proxy has fetched is a hit in the others."""
     block = hex(HEAD - 3 - PROXIES.index(first))
-    own = ask(stack.url("node"), call("eth_getBlockByNumber", [block, False])).json()["result"]
+    own = send_call(stack.url("node"), call("eth_getBlockByNumber", [block, False])).json()["result"]
     asked = call("eth_getBlockByHash", [own["hash"], False], 7)
     node = fetch(stack.url("node"), "/stats").json()["methods"].get("eth_getBlockByHash", 0)
-    assert ask(stack.url(first), asked).fields["cache-status"].startswith("sszip; fwd=")
+    assert send_call(stack.url(first), asked).fields["cache-status"].startswith("sszip; fwd=")
     for proxy in PROXIES:
 
         def hit(proxy=proxy):
-            answer = ask(stack.url(proxy), asked, "gzip")
+            answer = send_call(stack.url(proxy), asked, "gzip")
             assert answer.json()["result"] == own
             return answer.fields["cache-status"].startswith("sszip; hit")
 
@@ -78,7 +78,7 @@ def test_purge_is_in_effect_in_all_proxies(stack, by):
     asked = call("eth_chainId", [])
 
     def is_hit(proxy):
-        return ask(stack.url(proxy), asked).fields["cache-status"].startswith("sszip; hit")
+        return send_call(stack.url(proxy), asked).fields["cache-status"].startswith("sszip; hit")
 
     for proxy in PROXIES:
         wait_for(f"a hit in {proxy}", lambda p=proxy: is_hit(p), 20)

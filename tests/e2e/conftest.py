@@ -6,11 +6,11 @@ import pathlib
 import pytest
 
 from harness.nginx import MODULE, NGINX, Nginx
-from harness.running import nobody_complains, origin, preload, session_origin, starting
-from harness.specified import cache_directory
+from harness.fixtures import assert_no_error_log, origin, preload, session_origin, starting
+from harness.spec_vectors import cache_directory
 
 # pytest finds the fixtures by these names
-__all__ = ["cache_directory", "nobody_complains", "origin", "preload", "session_origin"]
+__all__ = ["cache_directory", "assert_no_error_log", "origin", "preload", "session_origin"]
 
 
 def pytest_sessionstart(session):

@@ -9,9 +9,9 @@ import pytest
 
 from harness import bodies
 from harness.client import Malformed, Truncated, request_bytes
-from harness.nodes import BODY, geth, plain
-from harness.origin import CLOSE, RESET, Hangup, Until, answer, scattered
-from harness.watch import SLACK, growth, settled, wait_until_idle
+from harness.recorded_nodes import BODY, geth, plain
+from harness.origin import CLOSE, RESET, CloseWithoutResponse, WaitFor, answer, scattered
+from harness.nginx_state import SLACK, memory_growth, wait_until_stable, wait_until_idle
 
 pytestmark = pytest.mark.bare
 
@@ -37,7 +37,7 @@ server {
 @pytest.fixture(autouse=True)
 def healthy_after(nginx, origin):
     yield
-    settled(nginx)
+    wait_until_stable(nginx)
     wait_until_idle(nginx)
     origin.forget()
     origin.answers(geth())
@@ -107,7 +107,7 @@ def test_response_is_502_visibly_truncated_or_complete_when_node_aborts(nginx, o
 @pytest.mark.parametrize("leave", ["close", "reset"])
 @pytest.mark.parametrize("received", [0, 1, 15000, 29999])
 def test_upstream_connection_is_closed_when_client_aborts_while_head_is_buffered(nginx, origin, leave, received):
-    hangup = Hangup()
+    hangup = CloseWithoutResponse()
     script = answer(BODY)
     origin.answers([script[0], BODY[:received], hangup])
     connection = nginx.connect()
@@ -121,7 +121,7 @@ def test_upstream_connection_is_closed_when_client_aborts_while_head_is_buffered
 
 def test_buffered_body_ends_in_an_error_status_when_node_stalls(nginx, origin):
     """proxy_read_timeout ends the wait, and the client receives an error status."""
-    hangup = Hangup()
+    hangup = CloseWithoutResponse()
     origin.answers([*answer(BODY)[:1], BODY[:1000], hangup])
     response = nginx.get("/impatient")
     assert response.status in (502, 504)
@@ -130,7 +130,7 @@ def test_buffered_body_ends_in_an_error_status_when_node_stalls(nginx, origin):
 
 
 def test_streamed_body_is_truncated_when_node_stalls(nginx, origin):
-    origin.answers([*answer(BODY)[:1], BODY[:1000], Hangup()])
+    origin.answers([*answer(BODY)[:1], BODY[:1000], CloseWithoutResponse()])
     with pytest.raises(Truncated):
         nginx.get("/impatient", accept=None)
 
@@ -138,7 +138,7 @@ def test_streamed_body_is_truncated_when_node_stalls(nginx, origin):
 def test_worker_stays_healthy_when_client_and_node_abort_together(nginx, origin):
     for number in range(50):
         go = threading.Event()
-        origin.answers([*answer(BODY)[:1], BODY[: number * 500], Until(go), RESET if number % 2 else CLOSE])
+        origin.answers([*answer(BODY)[:1], BODY[: number * 500], WaitFor(go), RESET if number % 2 else CLOSE])
         connection = nginx.connect()
         connection.send(request_bytes("/", headers=GZIP))
         nginx.wait_for(lambda: origin.requests, "the node's request")
@@ -150,7 +150,7 @@ def test_worker_stays_healthy_when_client_and_node_abort_together(nginx, origin)
 def test_worker_is_idle_while_head_is_buffered(nginx, origin):
     """Buffering a head costs no processor time (ngx_brotli #80: 100 %)."""
     go = threading.Event()
-    origin.answers([*answer(BODY)[:1], BODY[:20000], Until(go), BODY[20000:]])
+    origin.answers([*answer(BODY)[:1], BODY[:20000], WaitFor(go), BODY[20000:]])
     with nginx.connect() as connection:
         connection.send(request_bytes("/", headers=GZIP))
         nginx.wait_for(lambda: origin.requests, "the node's request")
@@ -168,7 +168,7 @@ def test_worker_is_idle_while_client_does_not_read(nginx, origin):
 
 
 def test_aborted_requests_leak_no_memory(nginx, origin):
-    origin.answers(lambda request: [*answer(LARGE)[:1], LARGE[:700000]] + ([CLOSE] if len(origin.requests) % 2 else [Hangup()]))
+    origin.answers(lambda request: [*answer(LARGE)[:1], LARGE[:700000]] + ([CLOSE] if len(origin.requests) % 2 else [CloseWithoutResponse()]))
 
     def work():
         for number in range(20):
@@ -181,6 +181,6 @@ def test_aborted_requests_leak_no_memory(nginx, origin):
                 except (OSError, Truncated):
                     pass
             connection.reset()
-        settled(nginx)
+        wait_until_stable(nginx)
 
-    assert growth(nginx, work, rounds=10) < 4096 * SLACK
+    assert memory_growth(nginx, work, rounds=10) < 4096 * SLACK

@@ -12,7 +12,7 @@ import pytest
 from harness import bodies, client
 from harness.client import Malformed, Truncated
 from harness.http2 import Http2Client
-from harness.origin import CLOSE, RESET, Until, answer, head, scattered
+from harness.origin import CLOSE, RESET, WaitFor, answer, head, scattered
 from harness.owner import owner_of, wait_until_linked
 from harness.rpc import Node, call
 
@@ -275,7 +275,7 @@ class TestBackgroundUpdate:
         script = answer(new)
         pieces = [script[0]]
         for number, gate in enumerate(gates):
-            pieces += [script[1][number * 5000 : number * 5000 + 5000], Until(gate)]
+            pieces += [script[1][number * 5000 : number * 5000 + 5000], WaitFor(gate)]
         rpc.origin.answers([*pieces, script[1][15_000:]])
         request = client.request_bytes(
             f"{path}?chain={rpc.chain}",
@@ -384,15 +384,15 @@ def test_http2_streams_do_not_wait_for_an_update(start_nginx, origin):
         with Http2Client(nginx.port) as client:
             client.finish(client.ask(path))
             before = len(origin.received())
-            origin.answers([Until(gate), CLOSE], path)
+            origin.answers([WaitFor(gate), CLOSE], path)
             while len(origin.received()) == before:
                 stream = client.ask(path)
                 client.finish(stream)
-                client.judge(stream, body)
+                client.check_response(stream, body)
             others = [client.ask(f"/place/{next(_places)}") for _ in range(3)]
             client.finish(*others)
             for stream in others:
-                client.judge(stream, body)
+                client.check_response(stream, body)
             if not leaves:
                 gate.set()
         # or the client has left before the update ended

@@ -10,7 +10,7 @@ from harness import bodies
 from harness.client import request_bytes
 from harness.origin import answer
 from harness.rpc import Node, call
-from harness.watch import wait_for_followers, waiting_requests
+from harness.nginx_state import wait_for_followers, waiting_requests
 
 HASH = '"0x' + "ab" * 32 + '"'
 BY_HASH = f"[{HASH},true]"

@@ -14,9 +14,9 @@ import pytest
 from harness import bodies
 from harness.client import Malformed, Truncated, request_bytes
 from harness.processes import runs
-from harness.origin import CLOSE, RESET, Until, scattered
+from harness.origin import CLOSE, RESET, WaitFor, scattered
 from harness.rpc import Node, call
-from harness.watch import settled, wait_for_followers, waiting_requests
+from harness.nginx_state import wait_until_stable, wait_for_followers, waiting_requests
 
 pytestmark = pytest.mark.bare
 
@@ -76,11 +76,11 @@ def healthy_after(nginx, origin):
     if not origin.connections:
         origin.answers(Node({}))
     nginx.get("/status", accept=None)
-    settled(nginx)
+    wait_until_stable(nginx)
     before = descriptors(worker)
     yield
     assert nginx.all_workers() == [worker]
-    settled(nginx)
+    wait_until_stable(nginx)
     # the tests' own node keeps no connection
     nginx.wait_for(lambda: descriptors(worker) <= before + 1, f"no more than {before} descriptors")
 
@@ -157,7 +157,7 @@ class Pause:
 
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch):
-    monkeypatch.setattr("harness.origin.Until", (Until, Pause))
+    monkeypatch.setattr("harness.origin.Until", (WaitFor, Pause))
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
@@ -210,7 +210,7 @@ class TestWaits:
     def test_follower_fetches_the_response_after_the_lock_timeout(self, nginx, origin):
         gate = threading.Event()
         node = Node({"eth_getBlockByHash": LARGE})
-        origin.answers(lambda request: [Until(gate), *node(request)] if len(origin.received()) == 1 else node(request))
+        origin.answers(lambda request: [WaitFor(gate), *node(request)] if len(origin.received()) == 1 else node(request))
         number, leader, follower = self.two(nginx, origin, "/impatient")
         assert follower.result().decoded == whole(LARGE, "2")
         assert len(origin.received()) == 2
@@ -230,7 +230,7 @@ class TestWaits:
         def respond(request):
             body = b"".join(node(request))
             cut = len(body) - 1000
-            return [Until(begin), body[:cut], Until(finish), body[cut:]]
+            return [WaitFor(begin), body[:cut], WaitFor(finish), body[cut:]]
 
         origin.answers(respond)
         number, leader, follower = self.two(nginx, origin, path)
@@ -255,7 +255,7 @@ class TestWaits:
         def leaders(key):
             return sum(number(request) == key for request in origin.received())
 
-        origin.answers(lambda request: [Until(gates[number(request)]), *node(request)])
+        origin.answers(lambda request: [WaitFor(gates[number(request)]), *node(request)])
         waiting = {}
         for key in gates:
             connections = waiting[key] = []
@@ -281,7 +281,7 @@ class TestWaits:
     def test_key_is_fetched_again_when_leader_and_followers_abort_together(self, nginx, origin):
         gate = threading.Event()
         node = Node({"eth_getBlockByHash": LARGE})
-        origin.answers(lambda request: [Until(gate), *node(request)])
+        origin.answers(lambda request: [WaitFor(gate), *node(request)])
         for _ in range(30):
             number = fresh()
             connections = [nginx.connect() for _ in range(6)]
@@ -321,7 +321,7 @@ def test_response_is_stored_when_a_client_that_does_not_read_aborts(nginx, origi
     def respond(request):
         head, *rest = node(request)
         body = b"".join(rest)
-        return [head, body[:600_000], Until(gate), body[600_000:]]
+        return [head, body[:600_000], WaitFor(gate), body[600_000:]]
 
     origin.answers(respond)
     number = fresh()
@@ -369,7 +369,7 @@ class TestProcess:
         """Sends 12 requests, `counted` of them in flight in workers that the status counts."""
         gate = threading.Event()
         node = Node({"eth_getBlockByHash": LARGE})
-        origin.answers(lambda request: [Until(gate), *node(request)])
+        origin.answers(lambda request: [WaitFor(gate), *node(request)])
         number, before = fresh(), len(origin.received())
         askers = [RequestThread(nginx, block(number, str(n)), accept=["gzip", None][n % 2]) for n in range(8)]
 

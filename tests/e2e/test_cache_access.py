@@ -11,7 +11,7 @@ from harness.client import gunzip, request_bytes
 from harness.http2 import Http2Client
 from harness.origin import answer
 from harness.rpc import Node, call
-from harness.watch import wait_for_followers
+from harness.nginx_state import wait_for_followers
 
 SMALL = b'"0x10"'
 LARGE = b'"0x' + b"ab" * 20000 + b'"'

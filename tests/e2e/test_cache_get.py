@@ -10,7 +10,7 @@ import pytest
 from harness import bodies
 from harness.client import fetch
 from harness.origin import answer
-from harness.watch import wait_for_followers
+from harness.nginx_state import wait_for_followers
 
 CONFIG = """
 server {

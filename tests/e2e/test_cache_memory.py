@@ -6,7 +6,7 @@ import pytest
 
 from harness.nginx import resident
 from harness.rpc import Node, call
-from harness.watch import SLACK
+from harness.nginx_state import SLACK
 
 pytestmark = pytest.mark.bare
 

@@ -3,8 +3,8 @@ a connection that stays usable."""
 
 import pytest
 
-from harness import cases, judging
-from harness.judging import at_random, byte_by_byte, whole
+from harness import cases, response_checks
+from harness.response_checks import send_random_pieces, send_bytes, send_whole
 from harness.nginx import SANITIZED
 from tiers import by_tier
 
@@ -12,8 +12,8 @@ pytestmark = pytest.mark.carried("the parity table: the core decides its rows")
 
 CASES = cases.load("nginx")
 SPLITS = by_tier(
-    [byte_by_byte, at_random] if SANITIZED else [whole, byte_by_byte],
-    [whole, byte_by_byte, at_random],
+    [send_bytes, send_random_pieces] if SANITIZED else [send_whole, send_bytes],
+    [send_whole, send_bytes, send_random_pieces],
 )
 
 # One location for each set of directives of the table.
@@ -43,5 +43,5 @@ CONFIG = (
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_response_equals_the_row_for_every_split(nginx, origin, case, split):
     origin.answers(case.script(split(case)))
-    response = judging.exchange(nginx, LOCATIONS[tuple(sorted(case.config.items()))], case)
-    judging.judge(case, response, origin)
+    response = response_checks.exchange(nginx, LOCATIONS[tuple(sorted(case.config.items()))], case)
+    response_checks.check_response(case, response, origin)

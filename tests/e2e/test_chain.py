@@ -109,18 +109,18 @@ def test_method_rows_of_the_operator_expire_as_built_in_methods_do():
         stand.change({"extend": 1})
         stand.wait_for_final(150)
         final, young = theirs_at(stand.chain, 150), theirs_at(stand.chain, 200)
-        stand.is_right(final + young + THEIR_TIP)
+        stand.assert_right_results(final + young + THEIR_TIP)
         become_hits(final + young + THEIR_TIP)
         # a new head
         for _ in range(3):
             stand.change({"extend": 1})
-            stand.is_right(THEIR_TIP)
+            stand.assert_right_results(THEIR_TIP)
             become_hits(final + young + THEIR_TIP)
         before = stand.chain.honest(*young)
         stand.change({"reorg": {"depth": 9, "length": 11}})
         after = stand.chain.honest(*young)
         assert all(one != other for one, other in zip(before, after, strict=True))
-        stand.is_right(final + young + THEIR_TIP)
+        stand.assert_right_results(final + young + THEIR_TIP)
         become_hits(final)
 
 
@@ -148,7 +148,7 @@ def test_final_entries_stay_and_others_are_removed_with_their_block():
         stand.change({"extend": 1})
         stand.wait_for_final(150)
         final, young = at(150) + calls_for_transactions(stand.chain, 150), at(200) + calls_for_transactions(stand.chain, 200)
-        stand.is_right(final + young)
+        stand.assert_right_results(final + young)
         for body in final + young:
             assert hit(stand.ask(body)), body
         assert {stand.class_of(body) for body in final} == {"immutable"}
@@ -157,7 +157,7 @@ def test_final_entries_stay_and_others_are_removed_with_their_block():
         # the depth of a reorganisation, and the length of the new branch
         for depth, length in [(1, 1), (2, 3), (3, 1), (40, 45)]:
             stand.change({"extend": 3}, {"reorg": {"depth": 3 + depth, "length": 3 + length}})
-            stand.is_right(young)
+            stand.assert_right_results(young)
         assert stand.chain.count() > asked
         asked = stand.chain.count("eth_getBlockByNumber"), stand.chain.count("eth_getTransactionReceipt")
         for body in final:
@@ -174,27 +174,27 @@ def test_entries_of_replaced_blocks_are_removed_by_a_reorg(depth, by):
         head = stand.chain.head
         heights = range(head - depth - 2, head + 1)
         bodies = TIP + [body for number in heights for body in at(number) + calls_for_transactions(stand.chain, number)]
-        stand.is_right(bodies)
+        stand.assert_right_results(bodies)
         stand.change({"reorg": {"depth": depth, "length": depth + by}})
         # entries below the reorganisation are unchanged
         for body in at(head - depth):
             assert hit(stand.ask(body)), body
-        stand.is_right(bodies)
+        stand.assert_right_results(bodies)
 
 
 def test_receipts_are_current_when_a_reorg_moves_their_transactions():
     with Stand() as stand:
         bodies = [body for number in range(195, 201) for body in calls_for_transactions(stand.chain, number)]
-        stand.is_right(bodies)
+        stand.assert_right_results(bodies)
         before = stand.chain.honest(*bodies)
         stand.change({"reorg": {"depth": 6, "length": 8}})
-        stand.is_right(bodies)
+        stand.assert_right_results(bodies)
         after = stand.chain.honest(*bodies)
         assert sum(one != other for one, other in zip(before, after, strict=True)) > len(bodies) // 2
         # a transaction that was pending or dropped may be included later
         for _ in range(4):
             stand.change({"extend": 1})
-            stand.is_right(bodies)
+            stand.assert_right_results(bodies)
 
 
 def test_orphaned_block_is_a_hit_by_its_hash():
@@ -208,10 +208,10 @@ def test_orphaned_block_is_a_hit_by_its_hash():
             call("eth_getLogs", f'[{{"blockHash":"{hash}"}}]'),
         ]
         canonical = [call("eth_getBalance", f'[{ADDRESS},{{"blockHash":"{hash}","requireCanonical":true}}]')]
-        stand.is_right(anywhere + canonical)
+        stand.assert_right_results(anywhere + canonical)
         asked = stand.chain.count("eth_getBlockReceipts")
         stand.change({"reorg": {"depth": 2, "length": 2}})
-        stand.is_right(anywhere + canonical)
+        stand.assert_right_results(anywhere + canonical)
         assert stand.chain.count("eth_getBlockReceipts") == asked
 
 
@@ -230,16 +230,16 @@ def test_response_of_before_a_reorg_is_not_stored():
             stand.release(method)
             assert json.loads(slow.read("POST").decoded)["result"] == old
         stand.wait_for_workers()
-        stand.is_right([body])
+        stand.assert_right_results([body])
 
 
 def test_tip_entries_expire_with_the_head():
     with Stand() as stand:
-        stand.is_right(TIP)
+        stand.assert_right_results(TIP)
         assert all(hit(stand.ask(body)) for body in TIP)
         for _ in range(5):
             stand.change({"extend": 1})
-            stand.is_right(TIP)
+            stand.assert_right_results(TIP)
 
 
 def test_head_never_decreases_for_a_client():
@@ -280,7 +280,7 @@ def test_entries_are_not_final_while_the_node_is_syncing_or_lagging():
         stand.change({"finalize": 150}, {"extend": 1})
         stand.wait_for_final(150)
         old = at(140)
-        stand.is_right(old)
+        stand.assert_right_results(old)
         for command, undo, state in [
             ({"syncing": True}, {"syncing": False}, "syncing"),
             ({"lag": 3}, {"lag": 0}, "lagging"),
@@ -294,7 +294,7 @@ def test_entries_are_not_final_while_the_node_is_syncing_or_lagging():
             assert all(hit(stand.ask(body)) for body in old)
             number = {"syncing": 139, "lag": 138, "finality": 137, "unfinalize": 136}[next(iter(command))]
             new = at(number)
-            stand.is_right(new)
+            stand.assert_right_results(new)
             stand.change(undo)
             stand.wait_for_final(150)
             # the block was not known to be final when the request was sent to the node
@@ -307,7 +307,7 @@ def test_stored_entries_are_sent_while_the_node_is_unreachable():
         stand.wait_for_final(150)
         bodies = at(150) + at(200)
         expected = stand.chain.honest(*bodies)
-        stand.is_right(bodies)
+        stand.assert_right_results(bodies)
         for how in (True, "close"):
             stand.chain.do({"down": how})
             stand.follows("unreachable")
@@ -323,8 +323,8 @@ def test_cache_is_not_used_while_the_node_has_the_wrong_chain(restarted):
         stand.change({"finalize": 150}, {"extend": 1})
         stand.wait_for_final(150)
         bodies = [call("eth_chainId"), *TIP, *at(100), *at(200)]
-        stand.is_right(bodies)
-        stand.is_right(bodies)
+        stand.assert_right_results(bodies)
+        stand.assert_right_results(bodies)
         if restarted:
             end(stand.nginx, 15)
             stand.chain.do({"replace": {"seed": 7, "chain_id": 5}})
@@ -334,7 +334,7 @@ def test_cache_is_not_used_while_the_node_has_the_wrong_chain(restarted):
         else:
             stand.change({"replace": {"seed": 7, "chain_id": 5}}, state="wrong-chain")
         for _ in range(2):
-            stand.is_right(bodies)
+            stand.assert_right_results(bodies)
             assert not any(hit(stand.ask(body)) for body in bodies)
 
         def lines():
@@ -348,7 +348,7 @@ def test_cache_is_not_used_while_the_node_has_the_wrong_chain(restarted):
         # the namespace is reset to the new chain on purpose
         assert client.fetch(stand.nginx.port, "/purge?namespace=main", method="POST").status == 200
         stand.follows()
-        stand.is_right(bodies)
+        stand.assert_right_results(bodies)
         assert all(hit(stand.ask(body)) for body in TIP)
 
 
@@ -357,11 +357,11 @@ def test_finality_follows_the_configured_depth():
         stand.change({"finality": False}, {"extend": 1})
         stand.wait_for_final(151)
         bodies = at(151) + at(152)
-        stand.is_right(bodies)
-        stand.is_right(bodies)
+        stand.assert_right_results(bodies)
+        stand.assert_right_results(bodies)
         # a deeper reorganisation than the rule allows: its entries are removed, on disk too
         stand.change({"reorg": {"depth": 60, "length": 62}})
-        stand.is_right(bodies)
+        stand.assert_right_results(bodies)
         with contextlib.suppress(AssertionError):
             stand.nginx.check()
         stand.nginx.expect(r"\[error\]")
@@ -373,9 +373,9 @@ def test_new_head_is_known_at_once_with_a_websocket_head_source(scheme):
         if scheme == "http":
             return
         for _ in range(3):
-            stand.is_right(TIP)
+            stand.assert_right_results(TIP)
             stand.change({"extend": 1})
-            stand.is_right(TIP)
+            stand.assert_right_results(TIP)
 
 
 def test_beacon_responses_expire_by_slot():
@@ -414,9 +414,9 @@ def test_trace_is_final_when_the_block_of_its_transaction_is():
             return call("debug_traceTransaction", f'["{block["transactions"][0]}",{{"tracer":"callTracer"}}]')
 
         final, young = trace(149), trace(195)
-        stand.is_right([final, young])
+        stand.assert_right_results([final, young])
         stand.nginx.wait_for(lambda: stand.class_of(final) == "immutable", "the receipt")
         assert stand.class_of(young) == "unfinalized"
         stand.change({"reorg": {"depth": 8, "length": 9}})
-        stand.is_right([final, young])
+        stand.assert_right_results([final, young])
         assert stand.class_of(final) == "immutable"

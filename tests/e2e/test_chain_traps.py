@@ -8,7 +8,7 @@ import pytest
 from harness.chain import ADDRESS, Chain, calls_for_transactions
 from harness.rpc import call
 from harness.stands import Stand, hit
-from harness.watch import wait_for_followers
+from harness.nginx_state import wait_for_followers
 
 pytestmark = [
     pytest.mark.once("the owner follows, one library for every nginx; how workers hear of it test_cache_head tries on each"),
@@ -88,7 +88,7 @@ CASES = {
 def test_response_is_correct_and_has_the_expected_class(stand, name):
     body, expected = CASES[name]
     for _ in range(3):
-        stand.is_right([body])
+        stand.assert_right_results([body])
     assert hit(stand.ask(body)) == (expected is not None)
     assert stand.class_of(body) == expected
 
@@ -113,14 +113,14 @@ def test_responses_by_hash_are_immutable_unless_canonical_is_required(stand):
             call("eth_getBlockReceipts", f'[{{"blockHash":"{hash}"}}]'),
             call("eth_getLogs", f'[{{"blockHash":"{hash}"}}]'),
         ):
-            stand.is_right([body])
+            stand.assert_right_results([body])
             assert stand.class_of(body) == "immutable", body
     # the block is canonical only as long as there is no other
     canonical = call("eth_getBlockReceipts", f'[{{"blockHash":"{young}","requireCanonical":true}}]')
-    stand.is_right([canonical])
+    stand.assert_right_results([canonical])
     assert stand.class_of(canonical) == "unfinalized"
     for body in calls_for_transactions(stand.chain, 100):
-        stand.is_right([body])
+        stand.assert_right_results([body])
         assert stand.class_of(body) == "immutable", body
 
 
@@ -140,7 +140,7 @@ def test_response_is_not_stored_when_the_head_moves_after_the_lookup():
         asker.join()
         assert answers == [before]
         stand.wait_for_workers()
-        stand.is_right([body])
+        stand.assert_right_results([body])
 
 
 def test_followers_of_before_a_new_head_share_the_response_of_their_leader():
@@ -197,7 +197,7 @@ def test_responses_of_another_branch_are_detected_by_their_hashes():
             ]
             same = [call("eth_getBlockByNumber", '["0xc9",false]'), *calls_for_transactions(stand.chain, 200)]
             for _ in range(3):
-                stand.is_right(other + same)
+                stand.assert_right_results(other + same)
             assert [body for body in other if hit(stand.ask(body))] == []
             assert all(hit(stand.ask(body)) for body in same)
     finally:
@@ -249,7 +249,7 @@ def test_cut_range_of_a_lagging_node_is_final_only_when_repeated_after_the_delay
                 asked = stand.chain.count("eth_getLogs")
 
                 def is_repeated():
-                    stand.is_right([sparse])
+                    stand.assert_right_results([sparse])
                     return stand.chain.count("eth_getLogs") >= asked + 3
 
                 stand.nginx.wait_for(is_repeated, "the node to repeat it")
@@ -258,7 +258,7 @@ def test_cut_range_of_a_lagging_node_is_final_only_when_repeated_after_the_delay
                 stand.nginx.wait_for(
                     lambda: stand.class_of(sparse) == "immutable", "the answer to be confirmed"
                 )
-            stand.is_right(both)
+            stand.assert_right_results(both)
     finally:
         followed.stop()
 
@@ -270,5 +270,5 @@ def test_responses_of_a_lagging_node_are_removed_when_it_catches_up():
         stand.change({"lag": 3}, state="lagging")
         before = [stand.result(body) for body in bodies for _ in range(2)]
         stand.change({"lag": 0})
-        stand.is_right(bodies)
+        stand.assert_right_results(bodies)
         assert before[::2] != stand.chain.honest(*bodies)

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from harness.origin import answer
-from harness.specified import values as specified_values
+from harness.spec_vectors import values as specified_values
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 SOURCE = TESTS / "clients" / "lodestar" / "ask.js"

@@ -95,7 +95,7 @@ def test_page_loads_nothing_else_and_fits_a_narrow_screen(results):
                 page = browser.page(path.as_uri(), width=width, scheme=scheme)
                 page.wait_for("document.readyState == 'complete' && document.querySelectorAll('svg').length > 0", "a plot")
                 assert page.run("document.documentElement.scrollWidth") <= width
-                urls, wrong = page.asked_for()
+                urls, wrong = page.requested_urls()
                 assert urls == [path.as_uri()] and wrong == []
 
 

@@ -14,10 +14,10 @@ import websockets.sync.server
 
 from harness import client
 from harness.chain import Chain
-from harness.copied import CONFIGS, Copied, asked, certificate
+from harness.copied_configs import CONFIGS, CopiedConfig, request_through, certificate
 from harness.nginx import Nginx, free_port
-from harness.origin import Origin, Until, answer, chunked, head
-from harness.owner import Unix
+from harness.origin import Origin, WaitFor, answer, chunked, head
+from harness.owner import UnixConnection
 from harness.payloads import SYNCING_RESULT, calls, submission_of
 from harness.replay import ReplayNode
 from harness.rpc import Node, call
@@ -82,7 +82,7 @@ def serving(signed, session_origin, sockets, judge):
     node = session_origin.port
     nodes = {8545: node, 8546: sockets, 5052: node, 8551: node, 9000: judge.port}
     changes = {"set_real_ip_from 192.0.2.0/24;": "set_real_ip_from 127.0.0.9;"}
-    server = Copied(signed, *(site for site in SITES if site != "chains"), nodes=nodes, files=FILES, changes=changes).start()
+    server = CopiedConfig(signed, *(site for site in SITES if site != "chains"), nodes=nodes, files=FILES, changes=changes).start()
     yield server
     server.stop()
 
@@ -128,7 +128,7 @@ def beacon(origin, replay):
 
 def test_sites_are_valid_together_in_one_configuration(signed):
     ports = {port: free_port() for port in (8545, 8546, 8551, 8645, 5052, 9000)}
-    both = Copied(signed, *SITES, nodes=ports, files=FILES)
+    both = CopiedConfig(signed, *SITES, nodes=ports, files=FILES)
     status, said = both.nginx.test()
     both.stop()
     assert status == 0, said
@@ -216,7 +216,7 @@ def until_refused(serving, name, target="/", source="127.0.0.1", headers=()):
     got = []
     with serving.connect(name, source) as connection:
         while len(got) < 3000 and not (got and got[-1].status == 429):
-            got.append(asked(connection, f"{name}.example.org", target, CHAIN_ID, headers))
+            got.append(request_through(connection, f"{name}.example.org", target, CHAIN_ID, headers))
     assert [one.status for one in got] == [200] * (len(got) - 1) + [429] and len(got) > 100
     return got
 
@@ -314,7 +314,7 @@ def test_beacon_site_streams_events_without_delay(serving, origin):
     seen = threading.Event()
     fields = [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]
     first, second = chunked([b"event: head\ndata: 1\n\n", b"event: head\ndata: 2\n\n"], last=False)
-    origin.answers([head(200, fields), first, Until(seen), second, *chunked([])], path="/eth/v1/events")
+    origin.answers([head(200, fields), first, WaitFor(seen), second, *chunked([])], path="/eth/v1/events")
     with serving.connect("beacon") as connection:
         asked = [("Accept", "text/event-stream")]
         connection.send(client.request_bytes("/eth/v1/events?topics=head", headers=asked, host="beacon.example.org"))
@@ -333,7 +333,7 @@ def test_engine_site_serves_witnesses_at_a_socket(serving, origin, cache_directo
     value = next(it for it in calls(cache_directory) if it["fork"] == "prague")
     token = ("Authorization", "Bearer a.b.c")
     for _ in range(2):
-        connection = Unix(f"{serving.nginx.prefix}/engine.sock")
+        connection = UnixConnection(f"{serving.nginx.prefix}/engine.sock")
         fields = dict([*submission_of(value), token])
         connection.request("POST", "/engine/v1/payloads/witness", bytes.fromhex(value["ssz"]), fields)
         got = connection.getresponse()
@@ -352,7 +352,7 @@ def test_engine_site_serves_witnesses_at_a_socket(serving, origin, cache_directo
 @pytest.fixture(scope="module")
 def chains(signed):
     nodes = [Chain(), Chain("--chain-id", "100", "--seed", "2")]
-    server = Copied(signed, "chains", nodes=dict(zip((8545, 8645), (node.port for node in nodes), strict=True)))
+    server = CopiedConfig(signed, "chains", nodes=dict(zip((8545, 8645), (node.port for node in nodes), strict=True)))
     server.start()
     yield server, *nodes
     server.stop()

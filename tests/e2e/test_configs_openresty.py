@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from harness.copied import CONFIGS, Copied, certificate
+from harness.copied_configs import CONFIGS, CopiedConfig, certificate
 from harness.lua import FOLDER, LIBRARY, NAMES
 from harness.rpc import Node, call
 
@@ -36,7 +36,7 @@ def serving(tmp_path_factory, session_origin):
     }
     signed = certificate(tmp_path_factory.mktemp("certificate"))
     site = CONFIGS / "openresty/keys.conf"
-    server = Copied(
+    server = CopiedConfig(
         signed, site, nodes={8545: session_origin.port}, files={"sszip-plans": KEYS}, changes=changes, main=MODULES
     ).start()
     yield server

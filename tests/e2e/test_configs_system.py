@@ -12,10 +12,10 @@ import tomllib
 
 import pytest
 
-from harness.copied import CONFIGS
+from harness.copied_configs import CONFIGS
 from harness.origin import answer
 from harness.owner import SSZIP_CACHED, Client
-from harness.seccomp import allowed, numbers, only
+from harness.seccomp import allowed, numbers, restrict_to
 
 pytestmark = pytest.mark.once("neither nginx's version nor the module's C has a hand in it")
 
@@ -73,11 +73,11 @@ def test_daemon_runs_with_the_system_calls_of_its_unit(tmp_path):
     check, start = ([SSZIP_CACHED, *command[:-1], f"{tmp_path}/cached.toml"] for command in commands)
     calls = numbers(allowed(UNIT))
     assert 200 < len(calls) < 400
-    done = subprocess.run(check, preexec_fn=only(calls), capture_output=True, timeout=60)
+    done = subprocess.run(check, preexec_fn=restrict_to(calls), capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr
     for turn in range(2):
         with open(tmp_path / "log", "wb") as log:
-            daemon = subprocess.Popen(start, preexec_fn=only(calls), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            daemon = subprocess.Popen(start, preexec_fn=restrict_to(calls), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         owner = Client(tmp_path / "socket")
         try:
             until = time.monotonic() + 20
@@ -95,7 +95,7 @@ def test_daemon_runs_with_the_system_calls_of_its_unit(tmp_path):
             daemon.wait(30)
         assert daemon.returncode == 0, (tmp_path / "log").read_text()
     # a denied system call ends the process with SIGSYS
-    done = subprocess.run(check, preexec_fn=only(calls[:5]), capture_output=True, timeout=60)
+    done = subprocess.run(check, preexec_fn=restrict_to(calls[:5]), capture_output=True, timeout=60)
     assert done.returncode == -signal.SIGSYS
 
 

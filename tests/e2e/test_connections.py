@@ -6,7 +6,7 @@ import pytest
 
 from harness import bodies
 from harness.client import Truncated, gunzip, request_bytes
-from harness.nodes import BODY, geth, plain
+from harness.recorded_nodes import BODY, geth, plain
 from harness.origin import CLOSE, answer, head, scattered
 
 pytestmark = pytest.mark.bare

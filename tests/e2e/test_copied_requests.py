@@ -10,8 +10,8 @@ from harness.client import Truncated, request_bytes
 from harness.origin import CLOSE, answer
 from harness.preload import LIBRARIES
 from harness.rpc import call
-from harness.specified import values as specified_values
-from harness.watch import settled
+from harness.spec_vectors import values as specified_values
+from harness.nginx_state import wait_until_stable
 
 OCTETS = ("Content-Type", "application/octet-stream")
 JSON = ("Content-Type", "application/json")
@@ -59,7 +59,7 @@ def worker_survives(nginx):
     (worker,) = nginx.workers()
     yield
     assert nginx.workers() == [worker]
-    settled(nginx)
+    wait_until_stable(nginx)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 from harness.prometheus import Prometheus, promtool
 from harness.rpc import call
-from harness.specified import cache_directory
+from harness.spec_vectors import cache_directory
 from harness.stands import Stand
 
 # pytest finds the fixture by this name

@@ -26,7 +26,7 @@ CONFIG = (
 
 @pytest.fixture(scope="module")
 def helpers(cache_directory):
-    running = {"node": decoders.node(), "go": decoders.go(cache_directory)}
+    running = {"node": decoders.node_decoder(), "go": decoders.go_decoder(cache_directory)}
     yield running
     for helper in running.values():
         helper.close()
@@ -94,5 +94,5 @@ def test_decoders_detect_damage(nginx, origin, helpers):
     coded = bytearray(nginx.get("/1").body)
     coded[-6] ^= 1
     for decode in (decoders.gzip_command, *helpers.values()):
-        with pytest.raises(decoders.Refused):
+        with pytest.raises(decoders.DecoderError):
             decode(bytes(coded))

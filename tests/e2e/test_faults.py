@@ -11,8 +11,8 @@ import pytest
 from harness import bodies
 from harness.client import Truncated, fetch, request_bytes
 from harness.http2 import Http2Client
-from harness.nodes import BODY, plain
-from harness.origin import Until, answer, chunked
+from harness.recorded_nodes import BODY, plain
+from harness.origin import WaitFor, answer, chunked
 
 FAULTS = os.environ.get("SSZIP_MODULE_FAULTS", "")
 GZIP = [("Accept-Encoding", "gzip")]
@@ -204,7 +204,7 @@ class TestStreams:
         it is notified, at the node's next bytes at latest."""
         go = threading.Event()
         head, *_ = answer(framing="chunked")
-        origin.answers([head, *chunked([LARGE[:30000]], last=False), Until(go, 0.05), *chunked([LARGE[30000:]])])
+        origin.answers([head, *chunked([LARGE[:30000]], last=False), WaitFor(go, 0.05), *chunked([LARGE[30000:]])])
         with pytest.raises(Truncated):
             streamless.get(path)
 
@@ -215,7 +215,7 @@ class TestStreams:
             client.finish(*streams)
             assert set(client.resets) == set(streams[::2])
             for stream in streams[1::2]:
-                client.judge(stream, BODY)
+                client.check_response(stream, BODY)
 
     def test_worker_survives_and_frees_memory_when_encoders_panic(self, streamless, origin):
         workers = streamless.workers()

@@ -6,7 +6,7 @@ import pytest
 from harness.client import request_bytes
 from harness.nginx import resident
 from harness.rpc import Node, call
-from harness.watch import SLACK, settled
+from harness.nginx_state import SLACK, wait_until_stable
 
 pytestmark = pytest.mark.bare
 
@@ -76,7 +76,7 @@ def test_memory_is_limited_when_clients_do_not_read_long_hits(nginx, stored, wha
         assert stored.count() == 0
     for client in clients:
         client.close()
-    settled(nginx)
+    wait_until_stable(nginx)
     # memory is free again for later requests, and all entries are still stored
     stored.asked.clear()
     for number in range(12):

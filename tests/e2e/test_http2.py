@@ -8,7 +8,7 @@ import pytest
 
 from harness import bodies
 from harness.http2 import Http2Client
-from harness.nodes import geth
+from harness.recorded_nodes import geth
 from harness.origin import answer
 
 pytestmark = pytest.mark.bare
@@ -46,7 +46,7 @@ def test_concurrent_streams_get_their_own_responses(nginx, origin):
         streams = {client.ask(f"/{size}", "gzip" if size % 2 else None): size for size in sizes}
         client.finish(*streams)
         for stream, size in streams.items():
-            client.judge(stream, bodies.json(size), "gzip" if size % 2 else None)
+            client.check_response(stream, bodies.json(size), "gzip" if size % 2 else None)
 
 
 @pytest.mark.parametrize("window", [1, 100, 16383, 65535])
@@ -57,7 +57,7 @@ def test_responses_are_complete_with_small_windows(nginx, origin, window):
         streams = [client.ask(f"/{size}") for _ in range(3)]
         client.finish(*streams)
         for stream in streams:
-            client.judge(stream, bodies.json(size))
+            client.check_response(stream, bodies.json(size))
 
 
 def test_closed_window_blocks_its_own_stream_only(nginx, origin):
@@ -70,12 +70,12 @@ def test_closed_window_blocks_its_own_stream_only(nginx, origin):
         client.h2.increment_flow_control_window(1000000, opened)
         client.flush()
         client.finish(opened)
-        client.judge(opened, bodies.json(30000))
+        client.check_response(opened, bodies.json(30000))
         assert client.bodies[shut] == b""
         client.h2.increment_flow_control_window(1000000, shut)
         client.flush()
         client.finish(shut)
-        client.judge(shut, bodies.json(400000))
+        client.check_response(shut, bodies.json(400000))
 
 
 def test_other_streams_are_complete_when_some_are_reset(nginx, origin):
@@ -93,7 +93,7 @@ def test_other_streams_are_complete_when_some_are_reset(nginx, origin):
             whole = set(streams) - given_up
             client.finish(*whole)
             for stream in whole:
-                client.judge(stream, bodies.json(streams[stream]))
+                client.check_response(stream, bodies.json(streams[stream]))
 
 
 def test_response_to_head_has_no_length_and_no_body(nginx, origin):
@@ -111,4 +111,4 @@ def test_truncated_response_is_a_502_on_its_stream_only(nginx, origin):
         cut, whole = client.ask("/cut"), client.ask("/30000")
         client.finish(cut, whole)
         assert client.heads[cut][":status"] == "502"
-        client.judge(whole, bodies.json(30000))
+        client.check_response(whole, bodies.json(30000))

@@ -10,9 +10,9 @@ import pytest
 
 from harness import bodies
 from harness.http2 import Http2Client
-from harness.origin import Until
+from harness.origin import WaitFor
 from harness.rpc import Node, call
-from harness.watch import settled
+from harness.nginx_state import wait_until_stable
 
 pytestmark = pytest.mark.bare
 
@@ -61,19 +61,19 @@ class Gated(Node):
         head, *rest = super().__call__(request)
         body = b"".join(rest)
         if self.before == "head":
-            return [Until(self.go), head, body]
+            return [WaitFor(self.go), head, body]
         half = len(body) // 2
-        return [head, body[:half], Until(self.go), body[half:]]
+        return [head, body[:half], WaitFor(self.go), body[half:]]
 
 
 @pytest.fixture(autouse=True)
 def descriptors_are_closed(nginx, origin):
     (worker,) = nginx.workers()
-    settled(nginx)
+    wait_until_stable(nginx)
     before = len(os.listdir(f"/proc/{worker}/fd"))
     yield
     assert nginx.workers() == [worker]
-    settled(nginx)
+    wait_until_stable(nginx)
     nginx.wait_for(lambda: len(os.listdir(f"/proc/{worker}/fd")) <= before + 1, f"no more than {before} descriptors")
 
 
@@ -118,14 +118,14 @@ def test_response_is_stored_when_its_stream_is_reset_during_the_fetch(nginx, ori
         client.answers_pings()
         node.go.set()
         client.finish(staying)
-        assert client.judged(staying) == whole(length, 2)
+        assert client.checked_body(staying) == whole(length, 2)
         if path == "/":
             is_stored(nginx, origin, number, length)
             assert len(origin.received()) == 2
         # the connection is still usable
         again = client.ask(path, "gzip", "POST", block(number, 3))
         client.finish(again)
-        assert client.judged(again) == whole(length, 3)
+        assert client.checked_body(again) == whole(length, 3)
         assert len(origin.received()) <= 3
 
 
@@ -144,7 +144,7 @@ def test_response_is_stored_when_its_stream_is_reset_during_compression(nginx, o
             client.answers_pings()
             client.reset(given_up)
             client.finish(staying)
-            assert client.judged(staying) == whole(length, 2)
+            assert client.checked_body(staying) == whole(length, 2)
             assert given_up not in client.heads
             is_stored(nginx, origin, number, length, "/hard")
             assert len(origin.received()) == 2
@@ -164,7 +164,7 @@ def test_entry_stays_stored_when_a_stream_is_reset_during_decoding(nginx, origin
             staying = client.ask("/", "gzip", "POST", block(number, 3))
             client.reset(given_up)
             client.finish(staying)
-            assert client.judged(staying) == whole(length, 3)
+            assert client.checked_body(staying) == whole(length, 3)
             is_stored(nginx, origin, number, length)
             assert len(origin.received()) == asked
 
@@ -191,8 +191,8 @@ def test_followers_get_the_response_when_streams_of_leader_and_follower_are_rese
         client.finish(*waits[1:])
         second.finish(elsewhere)
         for stream in waits[1:]:
-            assert client.judged(stream) == whole(length, 2)
-        assert second.judged(elsewhere) == whole(length, 3)
+            assert client.checked_body(stream) == whole(length, 2)
+        assert second.checked_body(elsewhere) == whole(length, 3)
         assert not {waits[0], fetches} & set(client.heads)
         is_stored(nginx, origin, number, length)
     assert len(origin.received()) == 1

@@ -18,7 +18,7 @@ from harness.nginx import SANITIZED, resident
 from harness.origin import answer
 from harness.replay import ReplayNode
 from harness.rpc import call
-from harness.watch import settled
+from harness.nginx_state import wait_until_stable
 from tiers import times
 
 MEGABYTES = int(os.environ.get("SSZIP_WITNESS_MB", "100"))
@@ -113,7 +113,7 @@ def descriptors(pid):
 
 def assert_worker_recovers(nginx, origin, worker, before, had):
     """Asserts that memory and descriptors of aborted requests are released."""
-    settled(nginx)
+    wait_until_stable(nginx)
     assert nginx.workers() == [worker]
     nginx.wait_for(lambda: descriptors(worker) <= had, f"no more than {had} descriptors")
     nginx.wait_for(lambda: resident(worker) < before + SLACK, f"no more than {before} KiB, not {resident(worker)}")
@@ -127,7 +127,7 @@ def assert_worker_recovers(nginx, origin, worker, before, had):
 def worker(nginx, origin):
     """The worker after one witness; its state is compared after the test."""
     expected = whole(send(nginx))
-    settled(nginx)
+    wait_until_stable(nginx)
     (worker,) = nginx.workers()
     # no bytes of it stay reserved
     nginx.wait_for(lambda: resident(worker) < (JSON_LENGTH // 3 >> 10) + SLACK, "the memory of what was long")
@@ -182,6 +182,6 @@ def test_large_witnesses_are_complete_when_nginx_reloads(nginx, node, origin):
         assert nginx.workers() != [before]
     (worker,) = nginx.workers()
     assert whole(send(nginx)) == expected
-    settled(nginx)
+    wait_until_stable(nginx)
     assert_worker_recovers(nginx, origin, worker, resident(worker), descriptors(worker))
     nginx.wait_for(lambda: resident(worker) < (JSON_LENGTH // 3 >> 10) + SLACK, "its memory")

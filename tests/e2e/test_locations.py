@@ -4,7 +4,7 @@ nested locations, if, X-Accel-Redirect, variables, upstreams."""
 import pytest
 
 from harness import bodies
-from harness.nodes import BODY, geth
+from harness.recorded_nodes import BODY, geth
 from harness.origin import answer
 from harness.scgi import ScgiNode
 

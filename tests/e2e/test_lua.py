@@ -10,7 +10,7 @@ import pytest
 
 from harness.client import fetch
 from harness.http2 import Http2Client
-from harness.lua import FOLDER, LIBRARY, Thrown, frame, heard, lua, lua_nginx, modules, outcome
+from harness.lua import FOLDER, LIBRARY, LuaError, frame, phase_result, lua, lua_nginx, modules, outcome
 from harness.nginx import Nginx
 from harness.origin import answer
 from harness.rpc import Node, call
@@ -91,7 +91,7 @@ def post(nginx, body, headers=(), path="/", **phases):
 def run_in_phase(nginx, phase, code, body=None, **request):
     """The results of a chunk that runs in a phase of a request to the node."""
     post(nginx, body or block(), **{phase: code}, **request)
-    return heard(nginx, phase)
+    return phase_result(nginx, phase)
 
 
 def test_cache_status_and_key_are_known_after_the_lookup(nginx, node):
@@ -156,7 +156,7 @@ def test_bypass_prevents_lookup_storage_or_both(nginx, node, phase):
     assert count("return sszip.bypass('look_up')") == 1
     assert run_in_phase(nginx, "log", "return sszip.reason()", body) != b"bypass"
     post(nginx, body, **{phase: "return sszip.bypass('look_up')", "log": "return sszip.reason()"})
-    assert heard(nginx, "log") == b"bypass"
+    assert phase_result(nginx, "log") == b"bypass"
     # the last call of bypass counts
     assert count("sszip.bypass() return sszip.bypass('store')") == 0
 
@@ -255,7 +255,7 @@ def test_request_without_a_body_is_reported(nginx, origin):
     origin.answers(answer(b"{}"))
     lua(nginx, "ngx.shared.heard:delete('access')")
     fetch(nginx.port, "/get", headers=[("X-Access", urllib.parse.quote(CALLS % ""))])
-    assert heard(nginx, "access") == [None, b"no-body"]
+    assert phase_result(nginx, "access") == [None, b"no-body"]
     unread = run_in_phase(nginx, "access", "return sszip.calls()")
     assert unread == [None, b"the request's body was not read: ngx.req.read_body()"]
 
@@ -307,7 +307,7 @@ def test_calls_are_read_over_http2(nginx, origin):
     ],
 )
 def test_argument_of_a_wrong_type_raises_an_error(nginx, expression, name):
-    with pytest.raises(Thrown, match=f'bad "{name}" argument: '):
+    with pytest.raises(LuaError, match=f'bad "{name}" argument: '):
         lua(nginx, f"return {expression}")
 
 

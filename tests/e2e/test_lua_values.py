@@ -11,8 +11,8 @@ from urllib.parse import quote
 import pytest
 
 from harness.client import fetch
-from harness.copied import certificate
-from harness.lua import heard, lua, lua_nginx, quoted
+from harness.copied_configs import certificate
+from harness.lua import phase_result, lua, lua_nginx, quoted
 from harness.owner import Owner
 from harness.rpc import Node, call
 
@@ -168,14 +168,14 @@ def test_memory_is_used_in_phases_that_cannot_yield(nginx, phase):
     code = "local set = sszip.set('there', 'value', 60) return set, sszip.get('there'), sszip.get('nowhere')"
     lua(nginx, f"ngx.shared.heard:delete('{phase}')")
     fetch(nginx.port, "/phases", headers=[(f"X-{phase}", quote(code))])
-    assert heard(nginx, phase) == [True, b"value", None]
+    assert phase_result(nginx, phase) == [True, b"value", None]
     lua(nginx, f"ngx.shared.heard:delete('{phase}')")
     fetch(nginx.port, "/phases", headers=[(f"X-{phase}", quote("return sszip.purge{ all = true }"))])
-    assert heard(nginx, phase) == [None, disabled]
+    assert phase_result(nginx, phase) == [None, disabled]
     lua(nginx, f"ngx.shared.heard:delete('{phase}')")
     fetch(nginx.port, "/phases", headers=[(f"X-{phase}", quote("return sszip.delete('there')"))])
     has_store = "sszip_cache_path" in (nginx.prefix / "nginx.conf").read_text()
-    assert heard(nginx, phase) == ([None, disabled] if has_store else True)
+    assert phase_result(nginx, phase) == ([None, disabled] if has_store else True)
 
 
 @pytest.mark.parametrize("phase", ["rewrite", "access"])
@@ -183,7 +183,7 @@ def test_values_are_set_and_deleted_in_phases_that_yield(nginx, phase):
     code = "assert(sszip.set('p', 'value', 60)) local value = sszip.get('p') assert(sszip.delete('p')) return value, sszip.get('p')"
     lua(nginx, f"ngx.shared.heard:delete('{phase}')")
     fetch(nginx.port, "/phases", headers=[(f"X-{phase}", quote(code))])
-    assert heard(nginx, phase) == [b"value", None]
+    assert phase_result(nginx, phase) == [b"value", None]
 
 
 def test_memory_is_used_during_the_tls_handshake(start_nginx, tmp_path):
@@ -212,7 +212,7 @@ def test_memory_is_used_during_the_tls_handshake(start_nginx, tmp_path):
         client.wrap_socket(plain, server_hostname="example.org").close()
     for name, phase in (("hello", b"ssl_client_hello"), ("certificate", b"ssl_certificate")):
         disabled = b"API disabled in the context of " + phase + b"_by_lua*"
-        assert heard(nginx, name) == [True, b"value", None, None, disabled]
+        assert phase_result(nginx, name) == [True, b"value", None, None, disabled]
 
 
 def test_values_are_set_and_deleted_in_a_timer(nginx):

@@ -11,9 +11,9 @@ import pytest
 from harness.client import Connection, Truncated, fetch, request_bytes
 from harness.http2 import Http2Client
 from harness.nginx import MODULE, resident
-from harness.origin import RESET, Until, answer, chunked, head
+from harness.origin import RESET, WaitFor, answer, chunked, head
 from harness.rpc import call
-from test_other_modules import FOLDER, decoded, modules
+from test_third_party_modules import FOLDER, decoded, modules
 
 CONFIG = """
 upstream nodes { server @origin@; server 127.0.0.1:1 backup; keepalive 8; }
@@ -134,7 +134,7 @@ def test_response_is_not_sent_before_its_length_is_known(nginx, origin):
     go_on = threading.Event()
     first, rest = SHORT[:50_000], SHORT[50_000:]
     fields = [TYPE, ("Transfer-Encoding", "chunked")]
-    origin.answers([head(200, fields), *chunked([first], last=False), Until(go_on), *chunked([rest])])
+    origin.answers([head(200, fields), *chunked([first], last=False), WaitFor(go_on), *chunked([rest])])
     with Connection(nginx.port) as connection:
         connection.send(request_bytes("/unbuffered", method="POST", headers=[JSON], body=LOGS))
         assert select.select([connection.socket], [], [], 0.3)[0] == []

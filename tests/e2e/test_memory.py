@@ -10,10 +10,10 @@ import pytest
 from harness import bodies
 from harness.client import gunzip, request_bytes
 from harness.nginx import peak, resident
-from harness.nodes import plain
-from harness.origin import Until, answer, gzipped
+from harness.recorded_nodes import plain
+from harness.origin import WaitFor, answer, gzipped
 from harness.origin import head as head_of
-from harness.watch import SLACK, growth
+from harness.nginx_state import SLACK, memory_growth
 
 pytestmark = pytest.mark.bare
 
@@ -56,7 +56,7 @@ def test_responses_are_streamed_while_the_memory_is_full(nginx, origin):
 
     def slow(request):
         held.release()
-        return [head, body[:50000], Until(go), body[50000:]]
+        return [head, body[:50000], WaitFor(go), body[50000:]]
 
     origin.answers(slow, "/some/slow")
     origin.answers(plain(BODY), "/some/quick")
@@ -81,7 +81,7 @@ def test_responses_are_streamed_while_the_memory_is_full(nginx, origin):
 def test_memory_is_released_when_clients_abort(nginx, origin):
     go = threading.Event()
     head, body = answer(BODY)
-    origin.answers([head, body[:50000], Until(go)], "/some/slow")
+    origin.answers([head, body[:50000], WaitFor(go)], "/some/slow")
     origin.answers(plain(BODY), "/some/quick")
     for _ in range(30):
         with nginx.connect() as connection:
@@ -155,7 +155,7 @@ def test_compressed_responses_leak_no_memory(nginx, origin, size, requests):
                 connection.send(request_bytes("/", headers=GZIP))
                 assert connection.read().coding == "gzip"
 
-    assert growth(nginx, work, rounds=8) < 2048 * SLACK
+    assert memory_growth(nginx, work, rounds=8) < 2048 * SLACK
 
 
 def test_incompressible_responses_leak_no_memory(nginx, origin):
@@ -167,7 +167,7 @@ def test_incompressible_responses_leak_no_memory(nginx, origin):
                 connection.send(request_bytes("/", headers=GZIP))
                 assert connection.read().coding is None
 
-    assert growth(nginx, work, rounds=8) < 2048 * SLACK
+    assert memory_growth(nginx, work, rounds=8) < 2048 * SLACK
 
 
 @pytest.mark.shipped("failures on demand lie between the core and the system's allocator")

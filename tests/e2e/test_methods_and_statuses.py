@@ -5,7 +5,7 @@ import re
 import pytest
 
 from harness.client import Truncated, request_bytes
-from harness.nodes import BODY, geth
+from harness.recorded_nodes import BODY, geth
 from harness.origin import CLOSE, answer, head
 
 PAGE = b'{"error":"' + b"not here, " * 300 + b'"}'

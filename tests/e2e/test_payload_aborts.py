@@ -18,7 +18,7 @@ from harness.client import fetch, request_bytes
 from harness.nginx import SANITIZED, resident
 from harness.payloads import OCTETS, PROBLEM, ROUTE, call_of, flat, submission_of
 from harness.replay import ReplayNode
-from harness.watch import settled
+from harness.nginx_state import wait_until_stable
 from tiers import times
 
 MEGABYTES = int(os.environ.get("SSZIP_WITNESS_MB", "100"))
@@ -174,7 +174,7 @@ def descriptors(pid):
 
 
 def assert_worker_recovers(nginx, worker, before, had):
-    settled(nginx)
+    wait_until_stable(nginx)
     assert nginx.workers() == [worker]
     nginx.wait_for(lambda: descriptors(worker) <= had, f"no more than {had} descriptors")
     nginx.wait_for(lambda: resident(worker) < before + SLACK, f"no more than {before} KiB, not {resident(worker)}")
@@ -184,7 +184,7 @@ def assert_worker_recovers(nginx, worker, before, had):
 def worker(nginx, value, expected):
     """The worker after one witness of each kind; its state is compared after the test."""
     assert {which: whole(send(nginx, value, which), which) for which in ASKS} == expected
-    settled(nginx)
+    wait_until_stable(nginx)
     (worker,) = nginx.workers()
     # no bytes of it stay reserved
     nginx.wait_for(lambda: resident(worker) < (JSON_LENGTH // 3 >> 10) + SLACK, "the memory of what was long")
@@ -256,7 +256,7 @@ def test_large_witnesses_are_complete_when_nginx_reloads(nginx, node, value, exp
         assert nginx.workers() != [before]
     (worker,) = nginx.workers()
     assert {which: whole(send(nginx, value, which), which) for which in ASKS} == expected
-    settled(nginx)
+    wait_until_stable(nginx)
     assert resident(worker) < (JSON_LENGTH // 3 >> 10) + SLACK
 
 

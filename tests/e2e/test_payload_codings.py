@@ -8,7 +8,7 @@ import random
 import pytest
 
 from harness import payloads, zstd
-from harness.origin import answer, bytewise
+from harness.origin import answer, byte_chunks
 from harness.payloads import OCTETS, PROBLEM, ROUTE, SYNCING, SYNCING_RESULT, call_of, flat, submission_of
 from harness.rpc import call
 
@@ -283,7 +283,7 @@ def test_compressed_witness_is_decoded_and_converted(nginx, origin, payload, fra
     assert said.endswith("c0") and said[12:-2].endswith(expected[12:])
 
 
-@pytest.mark.parametrize("split", [lambda body: [body], bytewise], ids=["whole", "bytewise"])
+@pytest.mark.parametrize("split", [lambda body: [body], byte_chunks], ids=["whole", "bytewise"])
 @pytest.mark.parametrize("accept", [None, "gzip"])
 def test_compressed_error_is_decoded_and_converted(nginx, origin, payload, split, accept):
     error = {"jsonrpc": "2.0", "id": 1, "error": {"code": -38005, "message": "not that fork"}}

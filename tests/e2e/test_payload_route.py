@@ -8,10 +8,10 @@ import random
 import pytest
 
 from harness.nginx import peak, resident
-from harness.origin import CLOSE, RESET, answer, bytewise, head, scattered
+from harness.origin import CLOSE, RESET, answer, byte_chunks, head, scattered
 from harness.payloads import flat
 from harness.rpc import call
-from harness.specified import values as specified_values
+from harness.spec_vectors import values as specified_values
 
 ROUTE = "/engine/v1/payloads/witness"
 OCTETS = "application/octet-stream"
@@ -144,7 +144,7 @@ def test_statuses_are_returned_as_ssz_or_json(nginx, origin, statuses, payload, 
     seen = set()
     for number, value in enumerate(statuses):
         ssz = bytes.fromhex(value["ssz"])
-        for split in (bytewise, scattered(number)):
+        for split in (byte_chunks, scattered(number)):
             script = octets(ssz, split=split, framing="chunked" if number % 2 else "length")
             origin.answers(script)
             response = post(nginx, payload, accept=OCTETS, coding=coding)
@@ -209,7 +209,7 @@ def test_path_of_the_route_follows_proxy_pass(nginx, origin, payload, path, expe
 def test_problem_of_the_route_is_sent_as_a_json_rpc_error(nginx, origin, payload, name, status, code, accept, framing):
     for detail in (None, 'é "x"'):
         origin.requests.clear()
-        origin.answers(problem(name, status, detail, split=bytewise, framing=framing))
+        origin.answers(problem(name, status, detail, split=byte_chunks, framing=framing))
         response = post(nginx, payload, accept=accept, coding="gzip")
         is_error(response, code, detail or name)
         assert response.mode == "ssz-nothing"
@@ -239,7 +239,7 @@ WRONG = {
 @pytest.mark.parametrize("body", WRONG.values(), ids=WRONG)
 @pytest.mark.parametrize("accept", [None, OCTETS])
 def test_invalid_status_is_a_502(nginx, origin, payload, body, accept):
-    origin.answers(octets(body, framing="chunked", split=bytewise))
+    origin.answers(octets(body, framing="chunked", split=byte_chunks))
     response = post(nginx, payload, accept=accept)
     assert (response.status, response.mode) == (502, "ssz-invalid")
     assert response.header("Content-Type") == "application/json"

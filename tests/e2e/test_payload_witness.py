@@ -12,8 +12,8 @@ import pytest
 
 from harness.client import Connection, request_bytes
 from harness.nginx import peak, resident
-from harness.origin import CLOSE, RESET, answer, bytewise, head, scattered
-from harness.specified import values as specified_values
+from harness.origin import CLOSE, RESET, answer, byte_chunks, head, scattered
+from harness.spec_vectors import values as specified_values
 
 ROUTE = "/engine/v1/payloads/witness"
 OCTETS = ("Content-Type", "application/octet-stream")
@@ -164,7 +164,7 @@ def test_payloads_of_every_fork_are_sent_as_calls(nginx, origin, calls, port):
 @pytest.mark.parametrize("coding", [None, "gzip"])
 def test_statuses_are_returned_as_ssz(nginx, origin, statuses, payload, coding):
     for number, value in enumerate(statuses):
-        for split in (bytewise, scattered(number)):
+        for split in (byte_chunks, scattered(number)):
             origin.answers(result(value["result"], split=split, framing="chunked" if number % 2 else "length"))
             response = submit(nginx, payload, coding=coding)
             ssz = bytes.fromhex(value["ssz"])
@@ -226,7 +226,7 @@ def test_path_of_the_call_follows_proxy_pass(nginx, origin, payload, port, path,
 @pytest.mark.parametrize("coding", [None, "gzip"])
 def test_json_rpc_error_is_sent_as_a_problem_of_the_route(nginx, origin, payload, code, status, name, framing, coding):
     fields = [("ETag", '"a"'), ("Cache-Control", "max-age=9")]
-    origin.answers(error(code, "é " * 30, split=bytewise, framing=framing, headers=fields))
+    origin.answers(error(code, "é " * 30, split=byte_chunks, framing=framing, headers=fields))
     response = submit(nginx, payload, coding=coding)
     is_problem(response, status, name, "é é")
     assert response.header("ETag") is None and response.header("Cache-Control") is None
@@ -257,7 +257,7 @@ WRONG_ANSWERS = {
 
 
 @pytest.mark.parametrize("body", WRONG_ANSWERS.values(), ids=WRONG_ANSWERS)
-@pytest.mark.parametrize("split", [lambda body: [body], bytewise], ids=["whole", "bytewise"])
+@pytest.mark.parametrize("split", [lambda body: [body], byte_chunks], ids=["whole", "bytewise"])
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 def test_invalid_result_is_a_502(nginx, origin, payload, body, split, framing):
     origin.answers(answer(body, split=split, framing=framing))

@@ -11,7 +11,7 @@ import pytest
 from harness.client import Connection, fetch, request_bytes
 from harness.http2 import Http2Client
 from harness.nginx import Nginx
-from harness.origin import Hangup, answer
+from harness.origin import CloseWithoutResponse, answer
 from harness.rpc import Node, call
 
 CONFIG = """
@@ -268,7 +268,7 @@ def test_body_of_a_rejected_request_is_not_read_as_a_request(nginx, origin, node
 
 def switched(protocol):
     head = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: %s\r\n\r\n"
-    return [(head % protocol).encode(), Hangup()]
+    return [(head % protocol).encode(), CloseWithoutResponse()]
 
 
 @pytest.mark.parametrize("path, asked, protocol", [("/h2c", None, "h2c"), ("/allowed", "websocket", "h2c")])

@@ -9,7 +9,7 @@ import pytest
 
 from harness import bodies
 from harness.nginx import MODULE, Nginx, threads
-from harness.nodes import BODY, geth, plain
+from harness.recorded_nodes import BODY, geth, plain
 
 pytestmark = pytest.mark.bare
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from harness.nodes import BODY, geth, plain
+from harness.recorded_nodes import BODY, geth, plain
 from harness.origin import answer
 
 CONFIG = """

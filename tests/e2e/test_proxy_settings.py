@@ -7,9 +7,9 @@ import pytest
 
 from harness import bodies
 from harness.client import request_bytes
-from harness.nodes import BODY, geth, plain
-from harness.origin import CLOSE, RESET, Hangup, Until, answer
-from harness.stream import open_stream
+from harness.recorded_nodes import BODY, geth, plain
+from harness.origin import CLOSE, RESET, CloseWithoutResponse, WaitFor, answer
+from harness.response_stream import open_stream
 
 CONFIG = """
 upstream two { server @origin@ max_fails=0; server @origin_unix@ max_fails=0; }
@@ -67,7 +67,7 @@ def test_events_arrive_before_the_next_one_is_sent(nginx, origin, path, type):
     script.pop()  # the last chunk
     for number, event in enumerate(seen):
         data = b"data: %d\n\n" % number
-        script += [b"%x\r\n%b\r\n" % (len(data), data), Until(event)]
+        script += [b"%x\r\n%b\r\n" % (len(data), data), WaitFor(event)]
     origin.answers([*script, b"0\r\n\r\n"])
     with nginx.connect() as connection:
         stream = open_stream(connection, path)
@@ -95,7 +95,7 @@ def test_upload_arrives_when_request_buffering_is_off(nginx, origin, accept):
 @pytest.mark.parametrize("accept", ["gzip", None])
 def test_early_response_is_compressed_before_the_upload_ends(nginx, origin, accept):
     origin.early = True
-    origin.answers([*answer(BODY, headers=[("Connection", "close")]), Hangup()])
+    origin.answers([*answer(BODY, headers=[("Connection", "close")]), CloseWithoutResponse()])
     upload = bodies.json(100000)
     headers = [("Accept-Encoding", accept)] if accept else []
     request = request_bytes("/unbuffered-upload", method="POST", headers=headers, body=upload)
@@ -170,7 +170,7 @@ class TestFields:
 def test_request_of_a_client_that_left_is_finished(nginx, origin):
     go = threading.Event()
     script = answer(BODY)
-    origin.answers([script[0], script[1][:100], Until(go), script[1][100:]])
+    origin.answers([script[0], script[1][:100], WaitFor(go), script[1][100:]])
     connection = nginx.connect()
     connection.send(request_bytes("/ignored", headers=[("Accept-Encoding", "gzip")]))
     nginx.wait_for(lambda: origin.requests, "the node's request")

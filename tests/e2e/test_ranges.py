@@ -3,7 +3,7 @@ keep theirs (RFC 9110, 14)."""
 
 import pytest
 
-from harness.nodes import BODY
+from harness.recorded_nodes import BODY
 from harness.origin import answer
 
 TAG = ("ETag", '"abc"')

@@ -9,7 +9,7 @@ import pytest
 
 from harness import bodies
 from harness.origin import answer, scattered
-from harness.stream import open_stream
+from harness.response_stream import open_stream
 
 pytestmark = pytest.mark.bare
 

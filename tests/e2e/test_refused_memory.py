@@ -10,10 +10,10 @@ import pytest
 
 from harness import bodies
 from harness.client import Truncated, request_bytes
-from harness.origin import CLOSE, Until, answer
+from harness.origin import CLOSE, WaitFor, answer
 from harness.preload import LIBRARIES, MAIN_THREAD, OTHER_THREADS
 from harness.rpc import Node, call
-from harness.watch import settled
+from harness.nginx_state import wait_until_stable
 
 # a pool of 112 bytes has room for next to nothing, so that each thing that nginx
 # wants of it is an allocation of its own
@@ -103,7 +103,7 @@ def worker_survives(nginx):
     (worker,) = nginx.workers()
     yield
     assert nginx.workers() == [worker]
-    settled(nginx)
+    wait_until_stable(nginx)
 
 
 def batch(numbers):
@@ -202,7 +202,7 @@ def pausing(node):
 
     def script(request):
         first, *rest = node(request)
-        return [first, rest[0], Until(threading.Event(), 0.03), *rest[1:]]
+        return [first, rest[0], WaitFor(threading.Event(), 0.03), *rest[1:]]
 
     return script
 
@@ -460,7 +460,7 @@ def test_stale_response_is_whole_or_an_error_when_any_allocation_fails(nginx, or
 
     assert send() == 200
     # all work on the response is done
-    settled(nginx)
+    wait_until_stable(nginx)
     fails["now"] = True
     nginx.wait_for(lambda: send() == 200, "it to stand in")
     outcomes = []

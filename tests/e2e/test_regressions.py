@@ -7,10 +7,10 @@ import pytest
 
 from harness import bodies
 from harness.client import Truncated, request_bytes
-from harness.nodes import BODY, plain
-from harness.origin import CLOSE, Until, answer, bytewise, scattered
-from harness.stream import open_stream
-from harness.watch import wait_until_idle
+from harness.recorded_nodes import BODY, plain
+from harness.origin import CLOSE, WaitFor, answer, byte_chunks, scattered
+from harness.response_stream import open_stream
+from harness.nginx_state import wait_until_idle
 
 pytestmark = pytest.mark.bare
 
@@ -112,7 +112,7 @@ class TestFlush:
 
     def test_body_is_complete_when_every_byte_is_flushed(self, nginx, origin):
         body = bodies.json(2000)
-        origin.answers(answer(body, split=bytewise))
+        origin.answers(answer(body, split=byte_chunks))
         assert nginx.get("/unbuffered").decoded == body
 
     @pytest.mark.parametrize("accept", ["gzip", None])
@@ -123,7 +123,7 @@ class TestFlush:
         head, *_ = answer(framing="chunked")
         script = [head]
         for number, event in enumerate(got):
-            script += [b"5\r\npart%d\r\n" % number, Until(event)]
+            script += [b"5\r\npart%d\r\n" % number, WaitFor(event)]
         origin.answers([*script, b"0\r\n\r\n"])
         with nginx.connect() as connection:
             stream = open_stream(connection, "/unbuffered", accept)
@@ -150,7 +150,7 @@ class TestFlush:
     def test_body_is_complete_when_the_node_pauses_after_the_head(self, nginx, origin):
         go = threading.Event()
         head, body = answer(BODY)
-        origin.answers([head, Until(go), body])
+        origin.answers([head, WaitFor(go), body])
         for path in ("/", "/unbuffered"):
             go.clear()
             with nginx.connect() as connection:
@@ -212,7 +212,7 @@ def test_response_is_complete_at_its_length_before_the_node_closes(nginx, origin
     """All bytes have arrived, the end of the stream has not: nginx knows the length, so that
     the response must not wait for the node to close."""
     go = threading.Event()
-    origin.answers([*answer(BODY), Until(go), CLOSE])
+    origin.answers([*answer(BODY), WaitFor(go), CLOSE])
     for path in ("/", "/unbuffered", "/busy"):
         assert nginx.get(path).decoded == BODY
     go.set()

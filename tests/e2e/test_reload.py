@@ -13,7 +13,7 @@ from harness.load import Load
 from harness.nginx import resident
 from harness.processes import runs
 from harness.origin import answer, scattered
-from harness.watch import SLACK
+from harness.nginx_state import SLACK
 
 pytestmark = pytest.mark.bare
 

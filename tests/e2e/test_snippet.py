@@ -3,7 +3,7 @@ node that compresses whenever Accept-Encoding allows it."""
 
 import pytest
 
-from harness.nodes import BODY, geth, plain
+from harness.recorded_nodes import BODY, geth, plain
 
 CONFIG = """
 sszip on;

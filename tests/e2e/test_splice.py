@@ -36,7 +36,7 @@ def members(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def helpers(cache_directory):
-    running = {"node": decoders.node(), "go": decoders.go(cache_directory)}
+    running = {"node": decoders.node_decoder(), "go": decoders.go_decoder(cache_directory)}
     yield running
     for helper in running.values():
         helper.close()
@@ -130,5 +130,5 @@ def test_decoders_detect_damage(members, helpers):
         coded = bytearray(next(member for member in members if member.stem == "batch-10").read_bytes())
         coded[place] ^= 1
         for decode in (decoders.gzip_command, *helpers.values()):
-            with pytest.raises(decoders.Refused):
+            with pytest.raises(decoders.DecoderError):
                 decode(bytes(coded))

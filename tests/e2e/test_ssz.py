@@ -15,8 +15,8 @@ import pytest
 
 from harness.client import fetch
 from harness.nginx import resident
-from harness.origin import CLOSE, RESET, answer, bytewise, gzipped, head, scattered
-from harness.specified import values as specified_values
+from harness.origin import CLOSE, RESET, answer, byte_chunks, gzipped, head, scattered
+from harness.spec_vectors import values as specified_values
 
 CORPUS = pathlib.Path(__file__).resolve().parents[3] / "shared" / "corpus" / "beacon"
 SSZIP = os.environ.get("SSZIP_COMMAND", "build/bin/sszip")
@@ -162,7 +162,7 @@ def test_version_is_read_from_the_body_when_no_header_has_it(nginx, origin, spec
             continue
         body, _ = enveloped(value)
         path = route(value)
-        origin.answers(answer(body, split=bytewise), path)
+        origin.answers(answer(body, split=byte_chunks), path)
         response = nginx.get(path, None, port="port_minimal", headers=[EITHER])
         about = value["fork"], value["type"]
         assert response.body == bytes.fromhex(value["ssz"]), about
@@ -258,7 +258,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
-@pytest.mark.parametrize("split", [lambda body: [body], bytewise], ids=["whole", "bytewise"])
+@pytest.mark.parametrize("split", [lambda body: [body], byte_chunks], ids=["whole", "bytewise"])
 @pytest.mark.parametrize("coding", [None, "gzip"])
 def test_untranscodable_response_is_sent_unchanged_or_a_406(nginx, origin, case, split, coding):
     mode, body, headers = case
@@ -320,7 +320,7 @@ def test_untranscodable_response_longer_than_the_buffer_is_a_502(nginx, origin):
     body = VALUE % (b",".join([ONE] * 100) + b",{}")
     nginx.expect("can't be had as SSZ")
     for framing in ("length", "chunked"):
-        origin.answers(answer(body, headers=ELECTRA, framing=framing, split=bytewise))
+        origin.answers(answer(body, headers=ELECTRA, framing=framing, split=byte_chunks))
         response = nginx.get(CONSOLIDATIONS, None, port="port_small", headers=[EITHER])
         assert (response.status, response.mode) == (502, "ssz-invalid")
         response = nginx.get(CONSOLIDATIONS, None, port="port_small", headers=[OCTETS])

@@ -11,9 +11,9 @@ import pytest
 
 from harness.client import fetch
 from harness.nginx import SANITIZED, peak, resident
-from harness.origin import CLOSE, RESET, answer, bytewise, head, scattered
+from harness.origin import CLOSE, RESET, answer, byte_chunks, head, scattered
 from harness.rpc import call
-from harness.specified import values as specified_values
+from harness.spec_vectors import values as specified_values
 
 CORPUS = pathlib.Path(__file__).resolve().parents[3] / "shared" / "corpus" / "witness"
 
@@ -127,7 +127,7 @@ def test_results_of_every_type_are_transcoded(nginx, origin, specified, framing,
 def test_results_of_every_method_are_transcoded(nginx, origin, specified):
     for type_, methods in METHODS.items():
         value = max((it for it in specified if it["type"] == type_), key=lambda it: len(it["ssz"]))
-        origin.answers(result(json.dumps(value["result"]).encode(), split=bytewise))
+        origin.answers(result(json.dumps(value["result"]).encode(), split=byte_chunks))
         for method in methods:
             is_ssz(post(nginx, call(method, '["latest"]')), bytes.fromhex(value["ssz"]), type_)
 
@@ -272,7 +272,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("case", ANSWERS.values(), ids=ANSWERS)
-@pytest.mark.parametrize("split", [lambda body: [body], bytewise], ids=["whole", "bytewise"])
+@pytest.mark.parametrize("split", [lambda body: [body], byte_chunks], ids=["whole", "bytewise"])
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("coding", [None, "gzip"])
 def test_response_without_a_valid_result_is_sent_as_json(nginx, origin, case, split, framing, coding):
@@ -387,10 +387,10 @@ def test_unauthorized_request_does_not_reach_the_node(nginx, origin):
 def test_untranscodable_result_longer_than_the_buffer_is_a_502(nginx, origin):
     text = b'"0x' + b"60" * 40_000
     for accept in (OCTETS, EITHER):
-        origin.answers(result(text + b'"', split=bytewise))
+        origin.answers(result(text + b'"', split=byte_chunks))
         is_ssz(post(nginx, CODE, accept=accept, path="/small/"), b"\x60" * 40_000, "ByteString")
         for framing, id in (("length", b"1"), ("chunked", b'"a\\u00e9 b"')):
-            origin.answers(result(text + b'0"', split=bytewise, framing=framing))
+            origin.answers(result(text + b'0"', split=byte_chunks, framing=framing))
             asked = CODE.replace(b'"id":1', b'"id":' + id)
             response = post(nginx, asked, accept=accept, path="/small/", coding="gzip")
             assert (response.status, response.mode) == (502, "ssz-invalid")

@@ -9,9 +9,9 @@ import threading
 import pytest
 
 from harness.client import Truncated, request_bytes
-from harness.origin import CLOSE, RESET, Until, answer, chunked, head
+from harness.origin import CLOSE, RESET, WaitFor, answer, chunked, head
 from harness.rpc import call
-from harness.watch import settled
+from harness.nginx_state import wait_until_stable
 
 from test_faults import FAULTS
 
@@ -62,7 +62,7 @@ def halted(go, framing="length", end=None):
         first, rest = [JSON[:half]], [JSON[half:]]
     else:
         first, rest = chunked([JSON[:half]], last=False), chunked([JSON[half:]])
-    return [begin, *first, Until(go), *([end] if end else rest)]
+    return [begin, *first, WaitFor(go), *([end] if end else rest)]
 
 
 def send_witness_call(nginx, path, accept=OCTETS):
@@ -122,7 +122,7 @@ def assert_witness(response):
 def assert_slots_are_free(nginx, origin):
     """Asserts that both slots are free at once: each ended response has released its own."""
     origin.answers(answer(JSON))
-    settled(nginx)
+    wait_until_stable(nginx)
     two = Two(nginx, origin)
     two.go.set()
     for connection in two.connections:
@@ -190,7 +190,7 @@ def test_slot_is_released_when_the_client_aborts(nginx, origin, way, framing):
         for connection in two.connections:
             getattr(connection, way)()
         two.go.set()
-        settled(nginx)
+        wait_until_stable(nginx)
     assert_slots_are_free(nginx, origin)
 
 
@@ -246,7 +246,7 @@ def test_compressed_response_takes_a_slot_during_transcoding(nginx, origin):
         response = post(nginx)
         assert (response.decoded, response.mode) == (JSON, "ssz-busy")
         two.close()
-        settled(nginx)
+        wait_until_stable(nginx)
     assert_slots_are_free(nginx, origin)
 
 

@@ -14,7 +14,7 @@ from harness.chain import Chain
 from harness.client import fetch
 from harness.origin import answer
 from harness.owner import owner_of, wait_until_linked
-from harness.specified import values as specified_values
+from harness.spec_vectors import values as specified_values
 from test_ssz import EITHER, ELECTRA, JSON, OCTETS, SSZIP, VALUE
 
 pytestmark = pytest.mark.carried("which of two entries holds is the core's to say")

@@ -9,7 +9,7 @@ import pytest
 
 from harness.client import Connection, fetch, request_bytes
 from harness.origin import RESET, answer
-from harness.specified import values as specified_values
+from harness.spec_vectors import values as specified_values
 
 
 CONFIG = """

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from harness import bodies, client
-from harness.origin import CLOSE, RESET, Hangup, Until, answer
+from harness.origin import CLOSE, RESET, CloseWithoutResponse, WaitFor, answer
 from harness.owner import owner_of, wait_until_linked
 from harness.rpc import Node, call
 
@@ -84,10 +84,10 @@ FAILURES = {
     "closes": ([CLOSE], "error"),
     "resets": ([RESET], "error"),
     "breaks off in the head": ([b"HTTP/1.1 200 OK\r\nContent-Ty", CLOSE], "error"),
-    "is slow": ([Hangup()], "timeout"),
-    "is slow in the head": ([b"HTTP/1.1 200 OK\r\nContent-Ty", Hangup()], "timeout"),
-    "talks nonsense": ([b"HTTP/1.1 200 OK\r\nA\0: b\r\n\r\n", Hangup()], "invalid_header"),
-    "has too long a head": ([b"HTTP/1.1 200 OK\r\nA: " + b"a" * 100_000, Hangup()], "invalid_header"),
+    "is slow": ([CloseWithoutResponse()], "timeout"),
+    "is slow in the head": ([b"HTTP/1.1 200 OK\r\nContent-Ty", CloseWithoutResponse()], "timeout"),
+    "talks nonsense": ([b"HTTP/1.1 200 OK\r\nA\0: b\r\n\r\n", CloseWithoutResponse()], "invalid_header"),
+    "has too long a head": ([b"HTTP/1.1 200 OK\r\nA: " + b"a" * 100_000, CloseWithoutResponse()], "invalid_header"),
     **{f"says {s}": (failing(s), f"http_{s}") for s in (403, 404, 429, 500, 502, 503, 504)},
 }
 
@@ -241,7 +241,7 @@ class TestStaleResponse:
         rpc.fails([CLOSE])
         assert result_of(rpc(path)) == "0x1"
         # a failure that the conditions do not cover
-        rpc.fails([b"HTTP/1.1 200 OK\r\nA\0: b\r\n\r\n", Hangup()])
+        rpc.fails([b"HTTP/1.1 200 OK\r\nA\0: b\r\n\r\n", CloseWithoutResponse()])
         assert rpc(path).decoded == b"the page"
 
     def test_stale_response_precedes_intercepted_errors(self, rpc):
@@ -305,7 +305,7 @@ class TestUpdating:
     def test_leader_gets_the_stale_response_when_its_fetch_fails(self, rpc, nginx, origin):
         rpc("/all/slow")
         gate = threading.Event()
-        origin.answers([Until(gate), CLOSE])
+        origin.answers([WaitFor(gate), CLOSE])
         answers = []
         before = len(origin.received())
         leader = threading.Thread(target=lambda: answers.append(rpc("/all/slow")))
@@ -360,7 +360,7 @@ class TestAnOwner:
         rpc = RpcClient(stored, origin)
         rpc("/all/slow")
         gate = threading.Event()
-        origin.answers([Until(gate), CLOSE])
+        origin.answers([WaitFor(gate), CLOSE])
         before = len(origin.received())
         answers = []
 

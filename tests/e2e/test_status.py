@@ -17,7 +17,7 @@ from harness.origin import answer
 from harness.owner import owner_of, wait_until_linked
 from harness.processes import stop
 from harness.rpc import Node, call
-from harness.status import metrics, told
+from harness.status import metrics, read_status
 
 CONFIG = """
 sszip on;
@@ -52,7 +52,7 @@ def test_status_is_reported_as_html_json_and_metrics(start_nginx, origin):
     for _ in range(4):
         assert nginx.post("/", block(1)).status == 200
     nginx.post("/", call(MARKUP))
-    status = told(nginx)
+    status = read_status(nginx)
     assert status["software"].startswith("sszip/") and status["host"].startswith("nginx/1.")
     assert (status["requests"], status["hits"], status["node"]["requests"]) == (5, 3, 2)
     assert methods(status) == {"eth_getBlockByHash": (4, 3), "other": (1, 0)}
@@ -80,8 +80,8 @@ def test_age_of_hits_is_reported(start_nginx, origin):
         nginx.post("/", block(1))
     time.sleep(2)
     nginx.post("/", block(1))
-    nginx.wait_for(lambda: told(nginx)["hits"] == 3, "all to be counted")
-    ages = told(nginx)["hit_age_seconds"]
+    nginx.wait_for(lambda: read_status(nginx)["hits"] == 3, "all to be counted")
+    ages = read_status(nginx)["hit_age_seconds"]
     assert ages["count"] == 3 and ages["sum"] >= 2 and ages["p50"] < ages["p99"]
     seen = metrics(nginx)
     assert seen["sszip_hit_age_seconds_count",] == 3
@@ -99,8 +99,8 @@ def test_evictions_are_reported(start_nginx, origin):
     # evictions are counted a tenth of a second later, with the next request
     time.sleep(0.2)
     nginx.post("/", block(99))
-    nginx.wait_for(lambda: told(nginx)["requests"] == 101, "all to be counted")
-    now = told(nginx)
+    nginx.wait_for(lambda: read_status(nginx)["requests"] == 101, "all to be counted")
+    now = read_status(nginx)
     assert now["evicted"] == 100 - now["workers"]["cache_memory.entries"] > 20
     assert metrics(nginx)["sszip_cache_memory_evictions_total",] == now["evicted"]
 
@@ -116,9 +116,9 @@ def test_invalid_status_request_is_rejected_and_not_counted(start_nginx):
     head = client.fetch(nginx.port, "/status?format=json", method="HEAD")
     assert head.status == 200 and int(head.header("Content-Length")) > 100 and not head.body
     # status requests are not counted
-    assert told(nginx)["requests"] == 0
+    assert read_status(nginx)["requests"] == 0
     assert client.fetch(nginx.port, "/denied").status == 403
-    assert told(nginx)["modes"] == {"too-small": 1}
+    assert read_status(nginx)["modes"] == {"too-small": 1}
 
 
 def test_status_in_a_location_with_a_handler_is_rejected(start_nginx):
@@ -140,19 +140,19 @@ def test_status_includes_the_owner(start_nginx, origin):
     nginx.wait_for(lambda: pids <= owner.pids(), "the workers to reach the owner")
     origin.answers(Node(RESULTS))
     nginx.post("/", block(7))
-    nginx.wait_for(lambda: told(nginx)["owner"]["memory"]["entries"] == 1, "the owner to have it")
+    nginx.wait_for(lambda: read_status(nginx)["owner"]["memory"]["entries"] == 1, "the owner to have it")
     assert metrics(nginx)["sszip_owner_memory_entries",] == 1
     # with an unreachable owner the rest is reported all the same
     nginx.expect("does not answer")
     pid = owner.status()["pid"]
     stop(pid)
     try:
-        status = told(nginx)
+        status = read_status(nginx)
         assert status["owner"] == {"error": "it does not answer"} and status["requests"] == 1
         assert metrics(nginx)["sszip_owner_up",] == 0
     finally:
         os.kill(pid, signal.SIGCONT)
-    nginx.wait_for(lambda: "memory" in told(nginx)["owner"], "the owner to be back")
+    nginx.wait_for(lambda: "memory" in read_status(nginx)["owner"], "the owner to be back")
 
 
 def test_status_of_the_owner_is_served_through_a_proxy(start_nginx, origin):
@@ -165,8 +165,8 @@ def test_status_of_the_owner_is_served_through_a_proxy(start_nginx, origin):
     wait_until_linked(nginx)
     origin.answers(Node(RESULTS))
     nginx.post("/", block(7))
-    nginx.wait_for(lambda: told(nginx, "/sszip/owner")["memory"]["entries"] == 1, "the owner to have it")
-    owner = told(nginx, "/sszip/owner")
+    nginx.wait_for(lambda: read_status(nginx, "/sszip/owner")["memory"]["entries"] == 1, "the owner to have it")
+    owner = read_status(nginx, "/sszip/owner")
     assert owner["software"].startswith("sszip/") and owner["memory"]["evicted"] == 0
     seen = metrics(nginx, "/sszip/owner")
     assert seen["sszip_owner_memory_entries",] == 1 and seen["sszip_owner_up",] == 1
@@ -217,7 +217,7 @@ def test_counters_equal_the_counts_of_clients_and_node(start_nginx, origin, work
         one.join()
 
     def status():
-        now = told(nginx)
+        now = read_status(nginx)
         return now if now["requests"] >= sent["requests"] else None
 
     now = nginx.wait_for(status, "all to be counted")
@@ -241,10 +241,10 @@ def test_counters_outlive_workers(start_nginx, origin):
     nginx.expect("exited on signal 9")
     for worker in nginx.workers():
         nginx.kill(worker)
-    nginx.wait_for(lambda: told(nginx)["requests"] == 1, "the count")
+    nginx.wait_for(lambda: read_status(nginx)["requests"] == 1, "the count")
     nginx.reload()
     nginx.post("/", call("eth_chainId"))
-    assert told(nginx)["requests"] == 2
+    assert read_status(nginx)["requests"] == 2
 
 
 def test_gauges_exclude_workers_that_have_ended(start_nginx, origin):

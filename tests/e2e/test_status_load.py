@@ -10,7 +10,7 @@ from harness import client
 from harness.client import Connection, request_bytes
 from harness.load import Load
 from harness.replay import ReplayNode, calls
-from harness.status import told
+from harness.status import read_status
 from test_status import methods
 from tiers import times
 
@@ -119,8 +119,8 @@ def test_counters_equal_the_counts_of_clients_and_node_under_load(start_nginx):
             for _ in range(load.answered):
                 sent.add(["eth_chainId"])
 
-        nginx.wait_for(lambda: told(nginx)["requests"] >= sent.requests, "all to be counted")
-        now, stats = told(nginx), node.stats()
+        nginx.wait_for(lambda: read_status(nginx)["requests"] >= sent.requests, "all to be counted")
+        now, stats = read_status(nginx), node.stats()
     finally:
         node.stop()
     assert sent.requests > 0.95 * ALL and now["requests"] == sent.requests

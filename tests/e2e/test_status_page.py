@@ -84,7 +84,7 @@ def test_page_fits_the_window_and_has_enough_contrast(browser, busy, width, sche
     })()""")
     assert contrast > 4.5
     if folder := os.environ.get("SSZIP_PICTURES"):
-        page.picture(pathlib.Path(folder) / f"status-{scheme}-{width}.png")
+        page.screenshot(pathlib.Path(folder) / f"status-{scheme}-{width}.png")
 
 
 def test_page_updates_and_shows_names_as_text(browser, busy):
@@ -99,7 +99,7 @@ def test_page_updates_and_shows_names_as_text(browser, busy):
     assert page.run("document.title") == "sszip"
     assert "eth_getBlockByHash" in page.run("document.body.textContent")
     assert page.run("document.querySelector('#trouble').textContent") == ""
-    asked, thrown = page.asked_for()
+    asked, thrown = page.requested_urls()
     assert set(asked) == {url, f"{url}?format=json"} and not thrown
 
 
@@ -116,7 +116,7 @@ def test_page_of_the_owner_updates_and_fits_the_window(browser, busy, width):
         head: 1, final: null, reorgs: 0 }}] }})""")
     assert page.run("document.querySelectorAll('b[onclick]').length") == 0
     assert page.run("document.documentElement.scrollWidth") <= width
-    asked, thrown = page.asked_for()
+    asked, thrown = page.requested_urls()
     assert set(asked) == {f"{url}html", f"{url}json"} and not thrown
 
 

@@ -17,7 +17,7 @@ from harness.nginx import MODULE, Nginx
 from harness.owner import Owner, owner_of, wait_until_linked
 from harness.processes import stop
 from harness.rpc import Node, call
-from harness.watch import wait_for_followers
+from harness.nginx_state import wait_for_followers
 
 
 LARGE = b'"0x' + bodies.json(30000).hex().encode() + b'"'

@@ -16,7 +16,7 @@ from harness import bodies
 from harness.client import Truncated, request_bytes
 from harness.http2 import Http2Client
 from harness.origin import answer, scattered
-from harness.watch import SLACK, growth, settled, wait_until_idle
+from harness.nginx_state import SLACK, memory_growth, wait_until_stable, wait_until_idle
 
 pytestmark = pytest.mark.bare
 
@@ -114,7 +114,7 @@ def unharmed(nginx, origin):
     (worker,) = nginx.all_workers()
     before = descriptors(worker)
     yield
-    settled(nginx)
+    wait_until_stable(nginx)
     assert nginx.all_workers() == [worker]
     wait_until_idle(nginx)
     nginx.wait_for(lambda: descriptors(worker) <= before, f"no more than {before} descriptors")
@@ -158,9 +158,9 @@ def test_worker_recovers_when_streams_abort_over_http_1_1(nginx, abort):
     def work():
         with ThreadPoolExecutor(8) as clients:
             list(clients.map(lambda _: run(nginx, abort(next(numbers))), KINDS))
-        settled(nginx)
+        wait_until_stable(nginx)
 
-    assert growth(nginx, work, ROUNDS - 2) < 4096 * SLACK
+    assert memory_growth(nginx, work, ROUNDS - 2) < 4096 * SLACK
     assert next(numbers) == ROUNDS * len(KINDS)
 
 

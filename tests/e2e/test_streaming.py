@@ -10,9 +10,9 @@ import pytest
 from harness import bodies, decoders
 from harness.client import Truncated, gunzip, request_bytes
 from harness.http2 import Http2Client
-from harness.nodes import BODY
-from harness.origin import CLOSE, Until, answer, chunked, scattered
-from harness.stream import open_stream
+from harness.recorded_nodes import BODY
+from harness.origin import CLOSE, WaitFor, answer, chunked, scattered
+from harness.response_stream import open_stream
 
 GZIP = [("Accept-Encoding", "gzip")]
 PATHS = ["/", "/unbuffered", "/level-2", "/level-3", "/one-buffer", "/small-buffers", "/large-buffers"]
@@ -71,7 +71,7 @@ def stepwise(pieces):
     gates = [threading.Event() for _ in pieces]
     script = answer(framing="chunked")[:1]
     for piece, gate in zip(pieces, gates, strict=True):
-        script += [*chunked([piece], last=False), Until(gate)]
+        script += [*chunked([piece], last=False), WaitFor(gate)]
     return [*script, b"0\r\n\r\n"], gates
 
 
@@ -335,7 +335,7 @@ class TestConnections:
 
 @pytest.fixture(scope="module")
 def helpers(cache_directory):
-    running = {"node": decoders.node(), "go": decoders.go(cache_directory)}
+    running = {"node": decoders.node_decoder(), "go": decoders.go_decoder(cache_directory)}
     yield running
     for helper in running.values():
         helper.close()

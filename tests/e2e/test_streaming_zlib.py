@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.nodes import BODY
+from harness.recorded_nodes import BODY
 from harness.origin import answer
 from test_streaming import CONFIG, TestConnections, TestCut, TestFlush, TestMemory, TestSizes, helpers, loaded, test_decoders_read_streams
 

@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from harness.client import Truncated
-from harness.nodes import BODY, geth, plain
-from harness.origin import Until, answer
+from harness.recorded_nodes import BODY, geth, plain
+from harness.origin import WaitFor, answer
 
 PART = b"<p>" + b"a part of the page, " * 200 + b"</p>"
 PAGE = b"<html>" + b"text " * 500 + b'<!--# include virtual="/part" -->' + b"more " * 500 + b"</html>"
@@ -149,7 +149,7 @@ class TestBodyAfterSlowSubrequest:
 
             origin.answers(respond, "/framed")
 
-        origin.answers([self.HEAD, PART[:100], Until(answered), PART[100:2000], PART[2000:]], "/part")
+        origin.answers([self.HEAD, PART[:100], WaitFor(answered), PART[100:2000], PART[2000:]], "/part")
         return main
 
     @pytest.mark.parametrize("accept", ["gzip", None])

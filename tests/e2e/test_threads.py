@@ -10,7 +10,7 @@ import pytest
 from harness import bodies, nginx as server
 from harness.client import request_bytes
 from harness.http2 import Http2Client
-from harness.nodes import plain
+from harness.recorded_nodes import plain
 from harness.origin import answer
 
 pytestmark = pytest.mark.bare
@@ -166,7 +166,7 @@ def test_timeouts_do_not_run_during_compression(nginx, origin, port):
             streams = [client.ask(path) for _ in range(3)]
             client.finish(*streams)
             for stream in streams:
-                client.judge(stream, bodies.json(4000000))
+                client.check_response(stream, bodies.json(4000000))
         return
     connections = [nginx.connect() for _ in range(3)]
     for connection in connections:
@@ -188,7 +188,7 @@ def test_http2_streams_share_the_threads(nginx, origin):
         whole = set(streams) - given_up
         client.finish(*whole)
         for stream in whole:
-            client.judge(stream, bodies.json(streams[stream]))
+            client.check_response(stream, bodies.json(streams[stream]))
 
 
 def test_worker_survives_clients_that_abort_during_compression(nginx, origin):

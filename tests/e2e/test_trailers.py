@@ -7,9 +7,9 @@ from harness import bodies
 from harness.client import gunzip, request_bytes
 from harness.http2 import Http2Client
 from harness.nginx import version
-from harness.nodes import BODY
+from harness.recorded_nodes import BODY
 from harness.origin import CLOSE, answer, chunked
-from harness.stream import Reading
+from harness.response_stream import StreamReader
 
 PASSED = version() >= (1, 27, 2)
 
@@ -40,7 +40,7 @@ def trailed(body, announced):
 def send(nginx, path):
     with nginx.connect() as connection:
         connection.send(request_bytes(path, headers=HEADERS))
-        stream = Reading(connection, connection.read_head())
+        stream = StreamReader(connection, connection.read_head())
         stream.finish()
     return stream
 

@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from harness import bodies
 from harness.client import request_bytes
-from harness.nodes import BODY, geth
+from harness.recorded_nodes import BODY, geth
 from harness.origin import head
 
 CONFIG = """

@@ -6,12 +6,12 @@ import shutil
 import pytest
 
 from harness.envoy import ENVOY, MODULE, Envoy
-from harness.running import nobody_complains, origin, preload, session_origin, starting
-from harness.sandbox import WASM, Sandboxed
-from harness.specified import cache_directory
+from harness.fixtures import assert_no_error_log, origin, preload, session_origin, starting
+from harness.sandbox import WASM, WasmEnvoy
+from harness.spec_vectors import cache_directory
 
 # pytest finds the fixtures by these names
-__all__ = ["cache_directory", "nobody_complains", "origin", "preload", "session_origin"]
+__all__ = ["cache_directory", "assert_no_error_log", "origin", "preload", "session_origin"]
 
 
 def pytest_sessionstart(session):
@@ -38,5 +38,5 @@ def host(request):
 @pytest.fixture(scope="module")
 def start_envoy(host, session_origin):
     """Starts Envoy with these routes; it runs until the file's tests end."""
-    kind = {"native": Envoy, "wasm": Sandboxed}[host]
+    kind = {"native": Envoy, "wasm": WasmEnvoy}[host]
     yield from starting(lambda routes, **options: kind(routes, origin=session_origin, **options))

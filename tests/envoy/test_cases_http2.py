@@ -6,9 +6,9 @@ show, so that each row runs once."""
 
 import pytest
 
-from harness import cases, rows, sequences
+from harness import cases, parity_rows, sequences
 from harness.envoy import empty
-from harness.judging import at_random
+from harness.response_checks import send_random_pieces
 
 # The hop behind can't distinguish a body delimited by close from a truncated one; and no
 # client uses HTTP/1.0 over HTTP/2.
@@ -28,8 +28,8 @@ for one in (*CASES, *(step for sequence in SEQUENCES for step in sequence.steps)
     node = one.response if isinstance(one, cases.Case) else one.node
     if node and node.get("cut_at") is not None and one.expect["status"] == 502:
         one.expect["status"] = 503
-PLACES = rows.Cases(CASES)
-NAMES = rows.Sequences(SEQUENCES)
+PLACES = parity_rows.Cases(CASES)
+NAMES = parity_rows.Sequences(SEQUENCES)
 PROTOCOL = {
     "header": {"key": "sszip-upstream-protocol", "value": "%UPSTREAM_PROTOCOL%"},
     "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
@@ -49,7 +49,7 @@ def envoy(start_envoy):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_response_equals_the_row_over_http2(envoy, origin, case):
-    response = PLACES.run(envoy, origin, case, at_random)
+    response = PLACES.run(envoy, origin, case, send_random_pieces)
     # except for Envoy's local replies
     assert response.status == 503 or response.all("sszip-upstream-protocol") == []
 

@@ -3,15 +3,15 @@ on a connection that stays usable."""
 
 import pytest
 
-from harness import cases, rows
+from harness import cases, parity_rows
 from harness.envoy import empty
-from harness.judging import at_random, byte_by_byte, whole
+from harness.response_checks import send_random_pieces, send_bytes, send_whole
 from tiers import by_tier
 
 HOSTS = ("wasm",)
 CASES = cases.load("wasm")
-ROWS = rows.Cases(CASES)
-SPLITS = by_tier([whole, at_random], [whole, byte_by_byte, at_random])
+ROWS = parity_rows.Cases(CASES)
+SPLITS = by_tier([send_whole, send_random_pieces], [send_whole, send_bytes, send_random_pieces])
 
 
 @pytest.fixture(scope="module")

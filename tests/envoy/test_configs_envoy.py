@@ -17,14 +17,14 @@ import yaml
 
 from harness import client
 from harness.chain import Chain
-from harness.copied import CONFIGS, Tls, asked
+from harness.copied_configs import CONFIGS, Tls, request_through
 from harness.envoy import Envoy
 from harness.nginx import free_port
 from harness.origin import Origin, answer
 from harness.owner import Owner
 from harness.replay import ReplayNode
 from harness.rpc import Node, call
-from harness.sandbox import WASM, Sandboxed
+from harness.sandbox import WASM, WasmEnvoy
 
 HOSTS = ("native", "wasm")
 FOLDER = CONFIGS / "envoy"
@@ -94,7 +94,7 @@ class Running:
 
     def __init__(self, host, name, changes, heads=()):
         self.owner = Owner(heads).start() if host == "wasm" else None
-        self.envoy = Sandboxed([], text="-", owner=self.owner, workers=2) if self.owner else Envoy([], text="-", workers=2)
+        self.envoy = WasmEnvoy([], text="-", owner=self.owner, workers=2) if self.owner else Envoy([], text="-", workers=2)
         text = (FOLDER / name).read_text()
         for said, own in changes.items():
             assert said in text, said
@@ -123,7 +123,7 @@ class Running:
     def send(self, *arguments, source="127.0.0.1", **more):
         """Sends a request over TLS."""
         with self.tls(source) as connection:
-            return asked(connection, "rpc.example.org", *arguments, **more)
+            return request_through(connection, "rpc.example.org", *arguments, **more)
 
     def until_hit(self, send):
         """The hit: a sandbox stores some milliseconds later, and waits 20 ms for a lookup."""
@@ -216,7 +216,7 @@ def test_rpc_yaml_limits_the_rate_of_each_client(rpc, node):
     statuses = []
     with rpc.tls("127.0.0.2") as connection:
         while 429 not in statuses and len(statuses) < 2000:
-            got = asked(connection, "rpc.example.org", "/", CHAIN_ID, headers=[("Origin", "https://a.test")])
+            got = request_through(connection, "rpc.example.org", "/", CHAIN_ID, headers=[("Origin", "https://a.test")])
             statuses.append(got.status)
     assert statuses[:100] == [200] * 100 and got.status == 429 and not is_hit(got)
     # without it a web page could not read the error

@@ -6,8 +6,8 @@ import pytest
 
 from harness.envoy import Envoy, route
 from harness.origin import answer
-from harness.running import starting
-from harness.sandbox import Sandboxed
+from harness.fixtures import starting
+from harness.sandbox import WasmEnvoy
 
 HOSTS = ("native", "wasm")
 BODY = b'{"a":"' + b"b" * 5000 + b'"}'
@@ -59,7 +59,7 @@ WRONG_BY_HOST = {"native": WRONG + WRONG_IN_MODULE, "wasm": WRONG + WRONG_IN_SAN
 
 @pytest.fixture(scope="module")
 def start_sandbox(session_origin):
-    yield from starting(lambda routes: Sandboxed(routes, origin=session_origin))
+    yield from starting(lambda routes: WasmEnvoy(routes, origin=session_origin))
 
 
 def validated(host, place, origin, settings):
@@ -69,7 +69,7 @@ def validated(host, place, origin, settings):
         envoy = Envoy([route("/", of_route)], origin=origin, settings={} if of_route else settings)
     else:
         struct = settings if "@type" in settings else None
-        envoy = Sandboxed([route("/")], origin=origin, settings={} if struct else settings, owner=False)
+        envoy = WasmEnvoy([route("/")], origin=origin, settings={} if struct else settings, owner=False)
         if struct:
             envoy.filter_at("sszip")["config"]["configuration"] = struct
     try:

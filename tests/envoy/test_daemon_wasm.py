@@ -12,11 +12,11 @@ import pytest
 
 from harness import client
 from harness.envoy import route
-from harness.origin import CLOSE, RESET, Hangup, Origin, Until, answer, head
+from harness.origin import CLOSE, RESET, CloseWithoutResponse, Origin, WaitFor, answer, head
 from harness.owner import Owner
 from harness.processes import stop
 from harness.rpc import Node
-from harness.sandbox import Sandboxed
+from harness.sandbox import WasmEnvoy
 from test_store_life import Clients, by_hash
 
 ROUTES = [route("/purge", {"cache_purge": True}), route("/")]
@@ -39,7 +39,7 @@ def node(origin):
 
 
 def envoy_of(origin, owner, workers):
-    envoy = Sandboxed(
+    envoy = WasmEnvoy(
         ROUTES, origin=origin, settings=SETTINGS, owner=owner, workers=workers
     )
     envoy.options = ["--component-log-level", "wasm:info"]
@@ -259,7 +259,7 @@ def slowly(status, fields, body):
     """Sends a quarter of the reply at a time: together they exceed the timeout."""
     said = b"".join(written(status, fields, body))
     step = len(said) // 4 + 1
-    pause = Until(threading.Event(), seconds=0.03)
+    pause = WaitFor(threading.Event(), seconds=0.03)
     return [one for at in range(0, len(said), step) for one in (pause, said[at : at + step])]
 
 
@@ -277,7 +277,7 @@ NOT_OURS = {
     "bytes": bytes_of(b"\0\xff\x16\x03\x01 garbage\r\n\r\n" * 9, CLOSE),
     "nothing": bytes_of(CLOSE),
     "a reset": bytes_of(RESET),
-    "silence": lambda *_: [Hangup()],
+    "silence": lambda *_: [CloseWithoutResponse()],
     "another server": fixed(b"<html>It works!</html>", type="text/html"),
     "another server's 404": fixed(b"not found", status=404, type="text/plain"),
     "an endless redirect": fixed(status=302, headers=[("Location", "/v1/entries/")]),

@@ -11,9 +11,9 @@ import time
 import pytest
 
 from harness.client import request_bytes
-from harness.ecds import OTHER, DiscoversModule, DiscoversSandbox
+from harness.ecds import OTHER, EcdsModuleEnvoy, EcdsSandboxEnvoy
 from harness.load import Load
-from harness.origin import Until, answer, chunked, head
+from harness.origin import WaitFor, answer, chunked, head
 from harness.rpc import Node, call
 
 HOSTS = ("native", "wasm")
@@ -38,7 +38,7 @@ SPEC = b'{"data":{"PRESET_BASE":"minimal"}}'
 
 @pytest.fixture
 def envoy(host, origin):
-    kind = {"native": DiscoversModule, "wasm": DiscoversSandbox}[host]
+    kind = {"native": EcdsModuleEnvoy, "wasm": EcdsSandboxEnvoy}[host]
     envoy = kind(origin, {**SETTINGS, **OWN[host]}, workers=2)
     yield envoy.start()
     envoy.stop()
@@ -49,7 +49,7 @@ def test_filter_config_ends_on_a_worker_during_its_background_request(envoy, ori
     """The node is slow with the background request."""
     for turn in range(100):
         with under_way(envoy, origin, turn) as (slow, go_on, gate):
-            envoy.renew(min_length=turn + 1)
+            envoy.publish_and_wait(min_length=turn + 1)
             go_on.set()
             assert slow._chunks() == b"12"
         gate.set()
@@ -62,7 +62,7 @@ def test_worker_waits_for_background_requests_of_a_removed_filter(envoy, origin)
     """The filter is not notified: its worker waits for the background request."""
     for turn in range(10):
         with under_way(envoy, origin, turn) as (slow, go_on, gate):
-            envoy.renew(OTHER)
+            envoy.publish_and_wait(OTHER)
             go_on.set()
             time.sleep(0.1)
             # its worker waits, and sends no other response meanwhile
@@ -76,7 +76,7 @@ def test_worker_waits_for_background_requests_of_a_removed_filter(envoy, origin)
         envoy.wait_for(lambda: envoy.active() == 0, "all to end")
         assert envoy.ask(f"/calls/{turn}", CALL).header("Cache-Status") is None
         envoy.check()
-        envoy.renew()
+        envoy.publish_and_wait()
     # no request was reset by a thread that does not own it
     assert sum(envoy.stats(r"node\.upstream_rq_tx_reset$").values()) == 0
 
@@ -103,7 +103,7 @@ def under_way(envoy, origin, turn):
     origin.answers(node, path)
     go_on = threading.Event()
     steps = [head(200, [*JSON, ("Transfer-Encoding", "chunked")]), *chunked([b"1"], last=False)]
-    origin.answers([*steps, Until(go_on), *chunked([b"2"])], f"/slow/{turn}")
+    origin.answers([*steps, WaitFor(go_on), *chunked([b"2"])], f"/slow/{turn}")
     with envoy.connect() as slow:
         slow.send(request_bytes(f"/slow/{turn}"))
         slow.read_head()
@@ -126,7 +126,7 @@ def test_responses_are_right_when_the_filter_config_changes_under_load(envoy, or
     asks = [((path, []), value), (("/calls", JSON, CALL), whole)]
     with Load(envoy.port, asks, clients=6) as load:
         for number in range(15):
-            envoy.renew(min_length=number + 1)
+            envoy.publish_and_wait(min_length=number + 1)
         envoy.wait_for(lambda: load.answered > 100 or load.faults, "answers", 60)
     assert load.faults == []
     # the lease of a sandbox that is gone ends after ten seconds; its followers continue after five
@@ -146,9 +146,9 @@ def test_responses_are_right_when_the_filter_is_removed_and_added_under_load(env
 
     with Load(envoy.port, asks, clients=6) as load:
         for number in range(5):
-            envoy.renew(OTHER)
+            envoy.publish_and_wait(OTHER)
             envoy.wait_for(lambda: not is_there(), "it to be gone")
-            envoy.renew(min_length=number + 1)
+            envoy.publish_and_wait(min_length=number + 1)
             envoy.wait_for(is_there, "it to be back")
         envoy.wait_for(lambda: load.answered > 100 or load.faults, "answers", 60)
     assert load.faults == []

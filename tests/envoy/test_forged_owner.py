@@ -12,8 +12,8 @@ from harness.nginx import Nginx
 from harness.origin import answer
 from harness.owner import Owner, wait_until_linked
 from harness.rpc import call
-from harness.sandbox import Sandboxed
-from harness.status import told
+from harness.sandbox import WasmEnvoy
+from harness.status import read_status
 
 NGINX = """
 sszip on;
@@ -119,7 +119,7 @@ def host(request, daemon, session_origin):
         host = Envoy([route("/")], origin=session_origin, settings=settings)
         host.owner = daemon
     else:
-        host = Sandboxed([route("/")], origin=session_origin, owner=daemon, settings=SETTINGS)
+        host = WasmEnvoy([route("/")], origin=session_origin, owner=daemon, settings=SETTINGS)
     host.kind = request.param
     host.start()
     if host.kind != "wasm":
@@ -131,7 +131,7 @@ def host(request, daemon, session_origin):
 def invalid(host):
     """The number of entries that the host has counted as invalid."""
     if host.kind == "nginx":
-        return entries_refused(told(host))
+        return entries_refused(read_status(host))
     return sum(host.stats(r"owner\.invalid_entries$").values())
 
 

@@ -8,7 +8,7 @@ import pytest
 from harness.client import Truncated, gunzip
 from harness.envoy import route
 from harness.http2 import Http2Client
-from harness.origin import CLOSE, Until, answer, chunked, head
+from harness.origin import CLOSE, WaitFor, answer, chunked, head
 from harness.rpc import Node, call
 
 HOSTS = ("native", "wasm")
@@ -78,7 +78,7 @@ class TestNodes:
             with Http2Client(envoy.direct) as client:
                 stream = client.ask(path)
                 client.finish(stream)
-                assert client.judged(stream) == BODY
+                assert client.checked_body(stream) == BODY
 
 
 class TestClients:
@@ -94,7 +94,7 @@ class TestClients:
                     streams[client.ask("/cache", method="POST", body=body)] = number
                 client.finish(*streams)
                 for stream, number in streams.items():
-                    said = client.judged(stream)
+                    said = client.checked_body(stream)
                     assert b'"id":%d,' % number in said
                     assert b"0x%064x" % (number % 20) in said
 
@@ -115,14 +115,14 @@ class TestClients:
                 client.h2.increment_flow_control_window(1 << 20)
                 client.flush()
                 client.finish(slow)
-                assert client.judged(slow).endswith(b'"result":' + result + b"}\n")
+                assert client.checked_body(slow).endswith(b'"result":' + result + b"}\n")
 
     def test_other_streams_are_complete_when_some_are_reset(self, envoy, origin):
         """Streams are reset before the node responds, while it does, and while the response
         is sent; the others are not affected."""
         go_on = threading.Event()
         origin.answers([head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
-                        *chunked([BODY[:20000]], last=False), Until(go_on), *chunked([BODY[20000:]])])  # fmt: skip
+                        *chunked([BODY[:20000]], last=False), WaitFor(go_on), *chunked([BODY[20000:]])])  # fmt: skip
         with Http2Client(envoy.direct) as client:
             streams = [client.ask("/at-once") for _ in range(20)]
             while not all(stream in client.heads for stream in streams[:10]):
@@ -133,7 +133,7 @@ class TestClients:
             go_on.set()
             client.finish(*streams[1::2])
             for stream in streams[1::2]:
-                assert client.judged(stream) == BODY
+                assert client.checked_body(stream) == BODY
         envoy.wait_for(lambda: envoy.active() == 0, "all streams to be gone")
 
     def test_curl_reads_compressed_responses_over_tls(self, start_envoy, origin):

@@ -8,7 +8,7 @@ import pytest
 
 from harness.client import Truncated, gunzip, request_bytes
 from harness.envoy import route
-from harness.origin import CLOSE, Until, answer, chunked, head
+from harness.origin import CLOSE, WaitFor, answer, chunked, head
 from harness.rpc import Node, call
 
 HOSTS = ("native", "wasm")
@@ -159,7 +159,7 @@ class TestResets:
         """Some of the streams in flight are reset; the others are not affected."""
         go_on = threading.Event()
         origin.answers([head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
-                        *chunked([BODY[:20000]], last=False), Until(go_on), *chunked([BODY[20000:]])])  # fmt: skip
+                        *chunked([BODY[:20000]], last=False), WaitFor(go_on), *chunked([BODY[20000:]])])  # fmt: skip
         connections = [envoy.connect() for _ in range(20)]
         for connection in connections:
             connection.send(request_bytes("/at-once", headers=[GZIP]))

@@ -7,7 +7,7 @@ import pytest
 
 from harness.envoy import address, cluster, filter, route, typed
 from harness.nginx import Nginx
-from harness.sandbox import Sandboxed
+from harness.sandbox import WasmEnvoy
 from test_http_cache import CONFIG, cases, lost, passed, run_all, suite
 
 # pytest finds the fixtures by these names
@@ -44,7 +44,7 @@ def test_http_cache_tests_that_nginx_or_the_module_pass_are_passed(start_envoy, 
     nodes = [cluster("cases", address(cases), requests=0)]
     envoy = start_envoy(routes, clusters=nodes, settings=OURS)
     own = start_envoy(routes, clusters=nodes, settings={"enable": False}, filters=[STOCK])
-    sandboxed = Sandboxed(routes, clusters=nodes, settings=OURS)
+    sandboxed = WasmEnvoy(routes, clusters=nodes, settings=OURS)
     nginx = Nginx(CONFIG.replace("@cases@", str(cases)), workers=1)
     nginx.start()
     try:

@@ -10,7 +10,7 @@ import pytest
 from harness.client import gunzip, request_bytes
 from harness.envoy import route
 from harness.nginx import peak, resident
-from harness.origin import Until, answer, chunked, head
+from harness.origin import WaitFor, answer, chunked, head
 
 HOSTS = ("native", "wasm")
 
@@ -63,7 +63,7 @@ def test_slowly_arriving_body_is_sent_after_the_buffering_window(envoy, origin):
             sent.append(number)
             yield chunked([b'"piece %d",' % number], last=False)[0]
             if not seen.is_set():
-                yield Until(pause, 0.02)
+                yield WaitFor(pause, 0.02)
         yield b"0\r\n\r\n"
 
     origin.answers(lambda request: steps())
@@ -89,7 +89,7 @@ def test_response_after_a_wait_is_sent_after_the_buffering_window(envoy, origin)
         asked.append(request)
         yield head(200, private)
         yield from chunked([LINE], last=False)
-        yield Until(go_on)
+        yield WaitFor(go_on)
         yield b"0\r\n\r\n"
 
     origin.answers(steps)

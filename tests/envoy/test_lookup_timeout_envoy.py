@@ -11,7 +11,7 @@ from harness.envoy import Envoy, route
 from harness.owner import Owner
 from harness.processes import stop
 from harness.rpc import Node
-from harness.sandbox import Sandboxed
+from harness.sandbox import WasmEnvoy
 from test_store_life import LARGE, by_hash, hits
 
 HOSTS = ("native", "wasm")
@@ -31,7 +31,7 @@ def make(host, session_origin, daemon):
     def make(**more):
         settings = {"cache": True, "cache_namespace": "main", **more}
         if host == "wasm":
-            envoy = Sandboxed([route("/")], origin=session_origin, settings=settings, owner=daemon)
+            envoy = WasmEnvoy([route("/")], origin=session_origin, settings=settings, owner=daemon)
         else:
             settings["cache_owner"] = f"unix:{daemon.socket}"
             envoy = Envoy([route("/")], origin=session_origin, settings=settings)

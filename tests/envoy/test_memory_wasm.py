@@ -12,7 +12,7 @@ from harness.client import Malformed, Truncated
 from harness.envoy import route
 from harness.origin import answer
 from harness.rpc import Node
-from harness.sandbox import Sandboxed
+from harness.sandbox import WasmEnvoy
 from harness.wasm import with_memory
 from test_refused_memory_envoy import CONSOLIDATIONS, OCTETS, Calls, block, entries, node, ssz_of
 
@@ -35,7 +35,7 @@ def envoy(request, session_origin, tmp_path, monkeypatch):
         route("/eth", {"ssz": True, "ssz_preset": "mainnet", "ssz_request": "always"}),
         route("/"),
     ]
-    envoy = Sandboxed(routes, origin=session_origin, settings=SETTINGS, per_connection=8 * MB)
+    envoy = WasmEnvoy(routes, origin=session_origin, settings=SETTINGS, per_connection=8 * MB)
     envoy.has_all = request.param == MEMORIES[-1]
     if not envoy.has_all:
         envoy.expect("Uncaught RuntimeError: unreachable")

@@ -7,7 +7,7 @@ import pytest
 
 from harness.client import fetch, request_bytes
 from harness.envoy import Envoy, route
-from harness.origin import Until, answer, chunked, head
+from harness.origin import WaitFor, answer, chunked, head
 from harness.rpc import Node, call
 
 BODY = b'{"a":"' + b"b" * 50_000 + b'"}'
@@ -178,7 +178,7 @@ def test_request_of_a_client_that_aborts_is_counted(envoy, origin):
             envoy.wait_for(node.count, "the node to be asked")
         envoy.wait_for(lambda: envoy.active() == 0, "all to end")
     assert counted.came == {"requests": 1, "cache.miss": 1, "rpc.eth_gasPrice": 1}
-    origin.answers([head(200, CHUNKED), *chunked([BODY], last=False), Until(go_on)], "/left")
+    origin.answers([head(200, CHUNKED), *chunked([BODY], last=False), WaitFor(go_on)], "/left")
     with Counted(envoy) as counted:
         with envoy.connect() as connection:
             connection.send(request_bytes("/left", headers=[("Accept-Encoding", "gzip")]))
@@ -195,7 +195,7 @@ def test_gauges_show_buffered_bodies_and_entries(envoy, origin):
     def steps(request):
         yield head(200, CHUNKED)
         yield chunked([BODY[:20_000]], last=False)[0]
-        yield Until(go_on)
+        yield WaitFor(go_on)
         yield from chunked([BODY[20_000:]])
 
     origin.answers(steps)

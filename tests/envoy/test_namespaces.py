@@ -12,7 +12,7 @@ from harness.envoy import Envoy, cluster, route
 from harness.nginx import free_port
 from harness.origin import Origin, answer
 from harness.rpc import call
-from harness.sandbox import Sandboxed
+from harness.sandbox import WasmEnvoy
 
 HOSTS = ("native", "wasm")
 
@@ -134,7 +134,7 @@ def envoy(host, session_origin, other_origin):
         cluster("other", {"pipe": {"path": str(other_origin.path)}}),
         both(session_origin, other_origin),
     ]
-    envoy = {"native": Envoy, "wasm": Sandboxed}[host](
+    envoy = {"native": Envoy, "wasm": WasmEnvoy}[host](
         routes_of("a"),
         origin=session_origin,
         settings={"cache": True},

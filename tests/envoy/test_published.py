@@ -15,7 +15,7 @@ from harness.envoy import Envoy
 from harness.origin import Origin, answer
 from harness.replay import ReplayNode
 from harness.rpc import Node, call
-from harness.sandbox import Sandboxed
+from harness.sandbox import WasmEnvoy
 
 HOSTS = ("native", "wasm")
 SHAPES = pathlib.Path(__file__).with_name("shapes")
@@ -46,7 +46,7 @@ def other(tmp_path_factory):
 # The class of each host, and its store settings: a busy machine takes more than 20 ms.
 KINDS = {
     "native": (Envoy, {}),
-    "wasm": (Sandboxed, {"cache_owner": "cluster:sszip_cached", "cache_lookup_timeout": "1s"}),
+    "wasm": (WasmEnvoy, {"cache_owner": "cluster:sszip_cached", "cache_lookup_timeout": "1s"}),
 }
 
 

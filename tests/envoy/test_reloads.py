@@ -13,8 +13,8 @@ from harness import bodies
 from harness.client import Connection, Truncated, fetch, request_bytes
 from harness.envoy import Envoy, filter_of, adapted
 from harness.load import Load
-from harness.origin import Until, answer, chunked, head
-from harness.sandbox import Sandboxed, of_route
+from harness.origin import WaitFor, answer, chunked, head
+from harness.sandbox import WasmEnvoy, route_metadata
 
 HOSTS = ("native", "wasm")
 
@@ -94,12 +94,12 @@ class Dynamic(Changes, Envoy):
     pass
 
 
-class Sandbox(Changes, Sandboxed):
+class Sandbox(Changes, WasmEnvoy):
     own = {"cache_owner": "cluster:sszip_cached"}  # noqa: RUF012
 
     def as_routed(self):
         (host,) = self.routes["virtual_hosts"]
-        return {**self.routes, "virtual_hosts": [{**host, "routes": [of_route(one) for one in host["routes"]]}]}
+        return {**self.routes, "virtual_hosts": [{**host, "routes": [route_metadata(one) for one in host["routes"]]}]}
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_stream_is_complete_when_its_listener_is_replaced(dynamic, origin):
     """Its settings live as long as the stream."""
     go_on = threading.Event()
     origin.answers([head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
-                    *chunked([BODY[:20000]], last=False), Until(go_on), *chunked([BODY[20000:]])])  # fmt: skip
+                    *chunked([BODY[:20000]], last=False), WaitFor(go_on), *chunked([BODY[20000:]])])  # fmt: skip
     with dynamic.connect() as connection:
         connection.send(request_bytes("/", headers=GZIP))
         origin_asked = lambda: origin.received()  # noqa: E731
@@ -187,7 +187,7 @@ def test_stream_is_complete_when_its_listener_is_replaced(dynamic, origin):
 class TestEnds:
     @pytest.fixture
     def envoy(self, host, origin_of_bodies):
-        kind = {"native": Envoy, "wasm": Sandboxed}[host]
+        kind = {"native": Envoy, "wasm": WasmEnvoy}[host]
         envoy = kind([{"name": "all", "match": {"prefix": "/"}, "route": {"cluster": "node"}}],
                       origin=origin_of_bodies, settings={"cache": True}, workers=2)  # fmt: skip
         envoy.options = ["--drain-time-s", "2", "--drain-strategy", "immediate"]
@@ -243,7 +243,7 @@ def is_up_at(port):
 def test_responses_are_right_during_hot_restarts_under_load(host, origin_of_bodies):
     """A second Envoy takes over the sockets of the first one, each with its own entries."""
     envoys = []
-    kind = {"native": Envoy, "wasm": Sandboxed}[host]
+    kind = {"native": Envoy, "wasm": WasmEnvoy}[host]
     routes = [{"name": "all", "match": {"prefix": "/"}, "route": {"cluster": "node"}}]
     first = kind(routes, origin=origin_of_bodies, settings={"cache": True}, workers=2)
     base = ["--base-id", str(os.getpid() % 30000), "--parent-shutdown-time-s", "3", "--drain-time-s", "2",

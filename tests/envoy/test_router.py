@@ -16,7 +16,7 @@ from harness.client import Truncated, gunzip, request_bytes
 from harness.envoy import address, cluster, pipe, route
 from harness.http2 import Http2Client
 from harness.nginx import free_port
-from harness.origin import CLOSE, Origin, Until, answer, chunked, head
+from harness.origin import CLOSE, Origin, WaitFor, answer, chunked, head
 from harness.rpc import Node, call
 
 HOSTS = ("native", "wasm")
@@ -129,7 +129,7 @@ class TestTries:
         """The first response is used; the other one is dropped."""
         slow = threading.Event()
         node = Node(NODE)
-        left = [lambda request: [Until(slow), *node(request)], node]
+        left = [lambda request: [WaitFor(slow), *node(request)], node]
         origin.answers(lambda request: (left.pop(0) if left else node)(request))
         body = call("eth_getBlockByHash", '["0x%s",true]' % ("34" * 32))
         first = envoy.ask("/hedge", body)
@@ -211,7 +211,7 @@ class TestRedirects:
 
         def moved(request):
             if request.path == "/elsewhere":
-                return [Until(go_on), *node(request)]
+                return [WaitFor(go_on), *node(request)]
             return answer(status=307, headers=[("Location", "http://localhost/elsewhere")])
 
         origin.answers(moved)
@@ -237,7 +237,7 @@ class TestRedirects:
 class TestOwnAnswers:
     def test_timeout_of_the_route_is_a_504_and_not_stored(self, envoy, origin):
         slow = threading.Event()
-        origin.answers([Until(slow, 10), CLOSE])
+        origin.answers([WaitFor(slow, 10), CLOSE])
         response = envoy.ask("/timeout", CALL)
         assert response.status == 504
         slow.set()
@@ -253,7 +253,7 @@ class TestOwnAnswers:
         time.sleep(0.05)
         slow = threading.Event()
         script = {
-            "timeout": [Until(slow, 10), CLOSE],
+            "timeout": [WaitFor(slow, 10), CLOSE],
             "503": answer(b"busy", status=503),
             "closed": [CLOSE],
         }
@@ -323,7 +323,7 @@ class TestOrder:
                 client.h2.send_headers(stream, [("x-checksum", "1")], end_stream=True)
                 client.flush()
                 client.finish(stream)
-                assert b"9a" * 32 in client.judged(stream)
+                assert b"9a" * 32 in client.checked_body(stream)
                 envoy.settle()
         assert {request.body for request in origin.received()} == {body}
         assert len(origin.received()) <= 1 + late()

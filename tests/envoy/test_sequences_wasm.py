@@ -3,13 +3,13 @@ the node's responses whole, byte by byte and split at random."""
 
 import pytest
 
-from harness import rows, sequences
+from harness import parity_rows, sequences
 from harness.sequences import at_random, byte_by_byte, whole
 from tiers import by_tier
 
 HOSTS = ("wasm",)
 SEQUENCES = sequences.load("wasm")
-ROWS = rows.Sequences(SEQUENCES)
+ROWS = parity_rows.Sequences(SEQUENCES)
 SPLITS = by_tier([whole, at_random], [whole, byte_by_byte, at_random])
 
 

@@ -15,7 +15,7 @@ from harness.envoy import Envoy, address, cluster, route
 from harness.nginx import Nginx
 from harness.owner import Owner
 from harness.rpc import Node
-from harness.sandbox import Sandboxed
+from harness.sandbox import WasmEnvoy
 from test_chain import (
     test_method_rows_of_the_operator_expire_as_built_in_methods_do as operator_rows,
 )
@@ -48,7 +48,7 @@ COMPLAINTS = "purge of|owner"
 
 
 def wasm_of(owner, origin=None, routes=None, workers=2, settings=None, **more):
-    envoy = Sandboxed(
+    envoy = WasmEnvoy(
         routes or [route("/purge", {"cache_purge": True}), route("/")],
         origin=origin,
         owner=owner,

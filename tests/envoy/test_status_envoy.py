@@ -9,7 +9,7 @@ from harness import client
 from harness.envoy import route
 from harness.owner import Owner
 from harness.rpc import Node, call
-from harness.status import told
+from harness.status import read_status
 from test_status import LONG, RESULTS, block, methods
 
 SETTINGS = {"cache": True, "cache_namespace": "main", "cache_valid": ["immutable 1h", "tip 1h"]}
@@ -42,7 +42,7 @@ def test_counters_equal_the_counts_of_clients_and_node(start_envoy, origin):
         one.start()
     for one in threads:
         one.join()
-    now = envoy.wait_for(lambda: (all := told(envoy))["requests"] >= 600 and all, "all to be counted")
+    now = envoy.wait_for(lambda: (all := read_status(envoy))["requests"] >= 600 and all, "all to be counted")
     assert now["requests"] == 600 and now["node"]["requests"] == len(origin.requests)
     for method, (calls, hits) in methods(now).items():
         assert calls - hits == node.count(method)
@@ -61,5 +61,5 @@ def test_status_includes_the_owner(start_envoy, origin, daemon):
     envoy = start_envoy(routes(SETTINGS), settings={"cache_owner": f"unix:{daemon.socket}"})
     origin.answers(Node({"eth_getBlockByHash": LONG}))
     envoy.post("/", block(77))
-    envoy.wait_for(lambda: told(envoy)["owner"].get("memory", {}).get("entries"), "the owner to have it")
+    envoy.wait_for(lambda: read_status(envoy)["owner"].get("memory", {}).get("entries"), "the owner to have it")
 

@@ -8,7 +8,7 @@ import pytest
 
 from harness.client import Truncated, gunzip, request_bytes
 from harness.envoy import cluster, route
-from harness.origin import Until, answer, chunked, head
+from harness.origin import WaitFor, answer, chunked, head
 from harness.replay import ReplayNode
 from harness.rpc import call
 
@@ -48,7 +48,7 @@ def envoy(start_envoy, node):
 def test_received_bytes_are_sent_while_the_node_pauses(envoy, origin, path):
     go_on = threading.Event()
     origin.answers([head(200, [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]),
-                    *chunked([FIRST], last=False), Until(go_on), *chunked([SECOND])])  # fmt: skip
+                    *chunked([FIRST], last=False), WaitFor(go_on), *chunked([SECOND])])  # fmt: skip
     with envoy.connect() as connection:
         connection.send(request_bytes(path, headers=[("Accept-Encoding", "gzip")]))
         said = connection.read_head()
@@ -68,7 +68,7 @@ def test_events_arrive_before_the_next_one_is_sent(envoy, origin):
     steps = [threading.Event() for _ in events]
     script = [head(200, [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")])]
     for event, step in zip(events, steps, strict=True):
-        script += [*chunked([event], last=False), Until(step)]
+        script += [*chunked([event], last=False), WaitFor(step)]
     origin.answers([*script, b"0\r\n\r\n"])
     with envoy.connect() as connection:
         connection.send(request_bytes("/"))
@@ -150,7 +150,7 @@ def send_coalesced_requests(envoy, origin, clients):
     go_on = threading.Event()
     body = b'{"jsonrpc":"2.0","id":1,"result":"' + b"0" * 5000 + b'"}'
     origin.answers([head(200, [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]),
-                    Until(go_on), body])  # fmt: skip
+                    WaitFor(go_on), body])  # fmt: skip
     asked = (
         b'{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByHash","params":["0x'
         + b"%064x" % clients

@@ -14,7 +14,7 @@ from harness.envoy import route
 from harness.origin import answer, chunked
 from harness.owner import Owner
 from harness.rpc import Node
-from harness.sandbox import Sandboxed
+from harness.sandbox import WasmEnvoy
 from harness.wasm import with_memory
 from test_store_life import by_hash
 
@@ -58,7 +58,7 @@ def make(session_origin, daemon, small, monkeypatch):
     monkeypatch.setattr(sandbox, "WASM", str(small))
 
     def make(workers=1, **http):
-        envoy = Sandboxed(
+        envoy = WasmEnvoy(
             [route("/")],
             origin=session_origin,
             owner=daemon,

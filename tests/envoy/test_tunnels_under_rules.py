@@ -5,7 +5,7 @@ import pytest
 
 from harness.client import Connection
 from harness.envoy import route
-from harness.origin import Hangup
+from harness.origin import CloseWithoutResponse
 from harness.rpc import Node, call
 
 HOSTS = ("native", "wasm")
@@ -33,7 +33,7 @@ def envoy(start_envoy):
 
 
 def test_connect_under_a_rule_is_rejected(envoy, origin):
-    origin.answers([b"HTTP/1.1 200 OK\r\n\r\n", Hangup(1)])
+    origin.answers([b"HTTP/1.1 200 OK\r\n\r\n", CloseWithoutResponse(1)])
     for sent in (b"", call("debug_x")):
         with Connection(envoy.direct) as connection:
             connection.send(b"CONNECT node:8545 HTTP/1.1\r\nHost: node:8545\r\n\r\n" + sent)
@@ -50,7 +50,7 @@ def test_connect_under_a_rule_is_rejected(envoy, origin):
     ("/free", b"websocket", b"websocket", 101),
 ])  # fmt: skip
 def test_switch_of_protocols_is_forwarded_only_when_it_was_allowed(envoy, origin, path, asked, protocol, status):
-    origin.answers([SWITCHED % protocol, Hangup(1)])
+    origin.answers([SWITCHED % protocol, CloseWithoutResponse(1)])
     fields = b"Upgrade: %b\r\nConnection: Upgrade\r\n" % asked if asked else b""
     with Connection(envoy.direct) as connection:
         connection.send(b"GET %b HTTP/1.1\r\nHost: x\r\n%b\r\n" % (path.encode(), fields))
@@ -61,7 +61,7 @@ def test_switch_of_protocols_is_forwarded_only_when_it_was_allowed(envoy, origin
 
 
 def test_calls_are_evaluated_after_a_rejected_switch_of_protocols(envoy, origin):
-    origin.answers([SWITCHED % b"h2c", Hangup(1)])
+    origin.answers([SWITCHED % b"h2c", CloseWithoutResponse(1)])
     with Connection(envoy.direct) as connection:
         connection.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert connection.read("GET").status in (502, 503)

@@ -13,7 +13,7 @@ import pytest
 from harness import bodies, client
 from harness.client import Malformed, Truncated
 from harness.envoy import Envoy, route
-from harness.origin import CLOSE, RESET, Hangup, answer, scattered
+from harness.origin import CLOSE, RESET, CloseWithoutResponse, answer, scattered
 from harness.rpc import Node, call
 from test_background_update import TestBackgroundUpdate as Rows
 from test_background_update import updated
@@ -171,7 +171,7 @@ def test_entry_is_not_updated_when_use_stale_is_incomplete(rpc, path):
 def test_update_is_aborted_after_the_timeout_of_the_route(rpc, envoy, origin):
     path = f"/short/{rpc.chain}"
     rpc(path)
-    hangs = Hangup(seconds=60)
+    hangs = CloseWithoutResponse(seconds=60)
     rpc.fails([hangs])
     assert result_of(rpc(path)) == "0x1"
     # the timeout of this route is a second; other routes have a minute
@@ -209,7 +209,7 @@ def test_envoy_exits_during_an_update(start_envoy, origin):
     # a path without updates of other tests
     path = f"/place/{rpc.chain}/ends"
     rpc(path)
-    rpc.fails([Hangup()])
+    rpc.fails([CloseWithoutResponse()])
     assert result_of(rpc(path)) == "0x1"
     envoy.wait_for(lambda: len(origin.received(path)) == 2, "the update")
     envoy.process.terminate()
@@ -247,7 +247,7 @@ def test_update_ends_with_the_filter_of_a_replaced_listener(session_origin, orig
         for level in (2, 3, 4):
             rpc.serve(b'"0x2"')
             updated(rpc, "/place")
-            hangs = Hangup()
+            hangs = CloseWithoutResponse()
             before = len(origin.received("/place"))
             rpc.fails([hangs])
             # no client waits for it

@@ -11,11 +11,11 @@ import pytest
 
 from harness import bodies
 from harness.client import Truncated, request_bytes
-from harness.ecds import DiscoversModule, DiscoversSandbox
-from harness.origin import CLOSE, Hangup, Until, answer
+from harness.ecds import EcdsModuleEnvoy, EcdsSandboxEnvoy
+from harness.origin import CLOSE, CloseWithoutResponse, WaitFor, answer
 from harness.origin import head as origin_head
-from harness.status import told
-from harness.stream import Reading
+from harness.status import read_status
+from harness.response_stream import StreamReader
 
 GZIP = [("Accept-Encoding", "gzip")]
 BODY = bodies.json(1_400_000)
@@ -40,14 +40,14 @@ def server(host, start_server):
 def waiting(host, server):
     """Number of requests that wait for the response to another one."""
     if host == "nginx":
-        return told(server)["workers"]["cache.waiting"]
+        return read_status(server)["workers"]["cache.waiting"]
     return sum(server.stats(r"sszip\.cache\.waiting$").values())
 
 
 def in_use(host, server):
     """Bytes of `memory` that are reserved."""
     if host == "nginx":
-        return told(server)["workers"]["memory.bytes"]
+        return read_status(server)["workers"]["memory.bytes"]
     return sum(server.stats(r"sszip\.memory\.bytes$").values())
 
 
@@ -57,9 +57,9 @@ class Responses:
     def __init__(self, host, server, origin):
         self.host, self.server = host, server
         self.go_on = {name: threading.Event() for name in ("blocker", "change", "end")}
-        self.hangup = Hangup()
+        self.hangup = CloseWithoutResponse()
         head, body = answer(BODY, headers=[("Cache-Control", "max-age=60")])
-        until = {name: Until(event) for name, event in self.go_on.items()}
+        until = {name: WaitFor(event) for name, event in self.go_on.items()}
         begin = [head, body[:HELD], until["change"], body[HELD:CHANGED]]
         origin.answers([head, body[:BLOCKED], until["blocker"], body[BLOCKED:]], "/blocker")
         for name, rest in {
@@ -115,7 +115,7 @@ class Responses:
     def change(self, connection):
         """The node continues, and the client receives bytes before the body is complete."""
         self.go_on["change"].set()
-        reading = Reading(connection, connection.read_head())
+        reading = StreamReader(connection, connection.read_head())
         assert (reading.head.coding, reading.chunked) == ("gzip", True)
         reading.until(1)
         return reading
@@ -187,14 +187,14 @@ def replaceable(host, start_server, session_origin):
         server = start_server({"/": {"memory": MEMORY}, "/status": {"status": True}})
         yield server, server.reload
         return
-    kind = {"native": DiscoversModule, "wasm": DiscoversSandbox}[host]
+    kind = {"native": EcdsModuleEnvoy, "wasm": EcdsSandboxEnvoy}[host]
     settings = {"memory": MEMORY}
     if host == "wasm":
         settings |= {"cache_owner": "cluster:sszip_cached", "buffer_limit": "64m"}
     levels = iter(range(1, 10))
     server = kind(session_origin, settings)
     server.start()
-    yield server, lambda: server.renew(comp_level=next(levels))
+    yield server, lambda: server.publish_and_wait(comp_level=next(levels))
     server.stop()
 
 
@@ -238,7 +238,7 @@ def test_memory_of_five_workers_is_limited_while_all_buffer_responses(host, work
         yield head
         yield body[:BLOCKED]
         under_way.append(request)
-        yield Until(go_on)
+        yield WaitFor(go_on)
         yield body[BLOCKED:]
 
     origin.answers(node)

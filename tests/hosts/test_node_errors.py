@@ -11,9 +11,9 @@ from harness.envoy import Envoy, address, cluster, empty, route
 from harness.nginx import Nginx, free_port
 from harness.origin import CLOSE, RESET, answer, head
 from harness.rpc import call
-from harness.running import starting
-from harness.sandbox import Sandboxed
-from harness.status import metrics, told
+from harness.fixtures import starting
+from harness.sandbox import WasmEnvoy
+from harness.status import metrics, read_status
 
 CALL = call("eth_chainId")
 JSON = ("Content-Type", "application/json")
@@ -95,7 +95,7 @@ def envoy(host, origin, away, full, silent):
     again = {"retry_on": "connect-failure", "num_retries": 2}
     each = {"retry_on": "5xx", "num_retries": 0, "per_try_timeout": "0.3s"}
     none = {"max_connections": 0, "max_pending_requests": 0}
-    kind = {"native": Envoy, "wasm": Sandboxed}[host]
+    kind = {"native": Envoy, "wasm": WasmEnvoy}[host]
     pages = [route("/status", {"status": True})] if host == "native" else []
     return kind(
         [
@@ -149,7 +149,7 @@ def errors(host, server):
         counts = {name.rpartition("node.error.")[2]: count for name, count in found.items()}
         return {name: count for name, count in counts.items() if count}
 
-    return by_counters if host != "nginx" else lambda: told(server)["node"]["errors"]
+    return by_counters if host != "nginx" else lambda: read_status(server)["node"]["errors"]
 
 
 def added(before, **kinds):
@@ -172,7 +172,7 @@ def fails(server, errors, path, status, kind):
 
 def answers(server):
     """The status page's counts of upstream requests, and of 2xx responses."""
-    node = told(server)["node"]
+    node = read_status(server)["node"]
     return node["requests"], node["statuses"].get("2xx", 0)
 
 
@@ -234,7 +234,7 @@ def refuse(method, id="1"):
 
 def test_rpc_errors_are_counted_by_class(host, server, errors, origin):
     has_page = host != "wasm"
-    before, page = errors(), told(server) if has_page else None
+    before, page = errors(), read_status(server) if has_page else None
     for method in ERRORS:
         origin.answers(answer(refuse(method)))
         assert server.post("/", call(method, '["0x00","latest"]')).status == 200
@@ -246,7 +246,7 @@ def test_rpc_errors_are_counted_by_class(host, server, errors, origin):
     assert server.post("/", b"[" + b",".join(calls) + b"]").status == 200
     reach(server, errors, added(before, **{**kinds, "rpc-revert": 2, "rpc-invalid": 2}))
     if has_page:
-        now = told(server)
+        now = read_status(server)
         assert now["node"]["requests"] == page["node"]["requests"] + 7
         assert now["node"]["statuses"]["2xx"] == page["node"]["statuses"].get("2xx", 0) + 7
         rows = {row["name"]: row["node"] for row in now["methods"]}
@@ -274,7 +274,7 @@ def test_local_reply_without_an_upstream_is_not_counted_as_an_error(server, erro
 
 @pytest.mark.hosts("nginx", "native")
 def test_status_page_has_the_errors_of_the_counters(server, errors):
-    server.wait_for(lambda: told(server)["node"]["errors"] == errors(), "the page to have them")
+    server.wait_for(lambda: read_status(server)["node"]["errors"] == errors(), "the page to have them")
     found = {labels[0]: value for (name, *labels), value in metrics(server).items() if name == "sszip_node_errors_total"}
     assert found == errors()
 
@@ -285,7 +285,7 @@ def test_purges_and_status_pages_are_not_counted(server):
         return client.fetch(server.port, "/purge?everything", method="POST", body=b"").status == 200
 
     counted = ("requests", "cache", "reasons")
-    before = {name: told(server)[name] for name in counted}
+    before = {name: read_status(server)[name] for name in counted}
     server.wait_for(purge, "a purge")
-    after = told(server)
+    after = read_status(server)
     assert {name: after[name] for name in counted} == before

@@ -4,7 +4,7 @@ import pytest
 
 from harness import other_api
 from harness.stands import WORKERS, stand_of_host
-from harness.status import told
+from harness.status import read_status
 
 pytestmark = pytest.mark.once("the core decides, one library for every nginx")
 
@@ -16,9 +16,9 @@ def test_head_responses_of_the_other_api_are_not_stored(host, followed):
         def reasons():
             """The counts by reason."""
             if host == "nginx":
-                return told(stand.nginx, "/sszip-status")["reasons"]
+                return read_status(stand.nginx, "/sszip-status")["reasons"]
             found = stand.nginx.stats(r"cache\.reason\.")
             return {name.rpartition("cache.reason.")[2]: count for name, count in found.items()}
 
         # Envoy's module is one process with one log line
-        other_api.judge(stand, followed, reasons, workers=1 if host == "native" else WORKERS)
+        other_api.check_response(stand, followed, reasons, workers=1 if host == "native" else WORKERS)

@@ -8,7 +8,7 @@ import pytest
 
 from harness.client import Connection, request_bytes
 from harness.origin import answer
-from harness.readers import IN_PYTHON, READINGS, Readers, any_request, encoded, is_denied
+from harness.json_readers import IN_PYTHON, READINGS, Readers, any_request, encoded, is_denied
 
 pytestmark = pytest.mark.carried("the core reads what the host gives it whole")
 

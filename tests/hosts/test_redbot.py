@@ -3,7 +3,7 @@ the node itself, and no lack of a good property; and gzip is negotiated."""
 
 import pytest
 
-from harness import linting
+from harness import http_lint
 
 pytestmark = [
     pytest.mark.once("responses of the core are judged"),
@@ -15,6 +15,6 @@ SETTINGS = {"types": "application/json text/html application/octet-stream", "ssz
 
 
 def test_responses_have_no_more_faults_than_the_responses_of_the_node(host, start_server, origin):
-    origin.answers(linting.node)
+    origin.answers(http_lint.node)
     server = start_server(PLACES, SETTINGS, rewrites=True)
-    assert linting.faults(origin, server.port, [path.rstrip("/") for path in PLACES]) == []
+    assert http_lint.faults(origin, server.port, [path.rstrip("/") for path in PLACES]) == []

@@ -10,7 +10,7 @@ from harness.chain import Chain
 from harness.origin import answer
 from harness.owner import Owner, owner_of, wait_until_linked
 from harness.rpc import call
-from harness.running import starting
+from harness.fixtures import starting
 
 JSON = ("Content-Type", "application/json")
 CHAIN_ID = call("eth_chainId")

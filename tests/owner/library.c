@@ -18,8 +18,8 @@
 
 static uint32_t   (*owner_abi)(void);
 static uint64_t   (*owner_run)(const sszip_owner_config *, bool,
-                               sszip_owner_say, bool *);
-static bool       (*owner_exit)(sszip_owner_say);
+                               sszip_owner_log, bool *);
+static bool       (*owner_exit)(sszip_owner_log);
 
 /* the last line of the log */
 static char         last_line[200];

@@ -23,7 +23,7 @@ while arguments[0].startswith("--"):
         forks = value.split(",")
 preset, *names = arguments
 for fork in forks:
-    types = specs.of(fork, preset)
+    types = specs.types_of(fork, preset)
     for name in names:
         if name not in types:
             continue

@@ -4,7 +4,7 @@ import json
 import subprocess
 
 
-class Refused(Exception):
+class ProcessError(Exception):
     """An error that the process returns instead of a response."""
 
 
@@ -23,7 +23,7 @@ class Process:
         assert line, f"it ended, asked for {head}"
         answer = json.loads(line)
         if "error" in answer:
-            raise Refused(answer["error"])
+            raise ProcessError(answer["error"])
         return self.pipes.stdout.read(answer["length"])
 
     def stop(self):

@@ -344,12 +344,12 @@ def api_types(fork, preset):
     }
 
 
-def of(fork, preset):
+def types_of(fork, preset):
     """All types that sszip's tables must have, by name."""
     return {**containers(fork, preset), **api_types(fork, preset)}
 
 
-def written(ty):
+def type_text(ty):
     """A type in the notation of sszip's tables."""
     if issubclass(ty, Container):
         return ty.__name__
@@ -372,13 +372,13 @@ def written(ty):
     if issubclass(ty, ProgressiveList):
         if is_bytes(ty):
             return "ProgressiveByteList"
-        return f"ProgressiveList[{written(ty.element_cls())}]"
+        return f"ProgressiveList[{type_text(ty.element_cls())}]"
     if issubclass(ty, List):
-        return f"List[{written(ty.element_cls())}, {ty.limit()}]"
+        return f"List[{type_text(ty.element_cls())}, {ty.limit()}]"
     if issubclass(ty, Vector):
-        return f"Vector[{written(ty.element_cls())}, {ty.vector_length()}]"
+        return f"Vector[{type_text(ty.element_cls())}, {ty.vector_length()}]"
     if issubclass(ty, CompatibleUnion):
-        options = [f"{int(option)}: {written(of)}" for option, of in ty.options().items()]
+        options = [f"{int(option)}: {type_text(of)}" for option, of in ty.options().items()]
         return f"CompatibleUnion({{{', '.join(options)}}})"
     raise TypeError(ty)
 

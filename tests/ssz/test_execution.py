@@ -15,7 +15,7 @@ from eth_consensus_specs.utils.ssz.ssz_typing import (
     ProgressiveList,
     Uint8,
 )
-from process import Refused
+from process import ProcessError
 
 STATUS = ["VALID", "INVALID", "SYNCING", "ACCEPTED"]
 
@@ -149,5 +149,5 @@ def test_submitted_payloads_have_the_ssz_json_and_root_of_the_specs(case, walker
     ],
 )
 def test_invalid_statuses_are_rejected(ssz, walkers):
-    with pytest.raises(Refused):
+    with pytest.raises(ProcessError):
         walkers.ask("check", ssz, fork="phase0", preset="mainnet", type="PayloadStatus")

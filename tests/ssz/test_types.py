@@ -34,13 +34,13 @@ forks_and_presets = pytest.mark.parametrize(
 @forks_and_presets
 def test_containers_equal_the_containers_of_the_specs(fork, preset, described):
     ours = described(fork, preset)
-    theirs = specs.of(fork, preset)
+    theirs = specs.types_of(fork, preset)
     for name, ty in theirs.items():
         assert name in ours, f"{fork} has no {name}"
         if not specs.is_container(ty):
-            assert ours[name] == {"is": specs.written(ty)}, name
+            assert ours[name] == {"is": specs.type_text(ty)}, name
             continue
-        fields = [[field, field, specs.written(of)] for field, of in ty.fields().items()]
+        fields = [[field, field, specs.type_text(of)] for field, of in ty.fields().items()]
         assert ours[name] == {"fields": fields, "active": specs.active_fields(ty)}, name
     unknown = {name for name, what in ours.items() if "fields" in what}
     assert unknown - theirs.keys() == EXECUTION
@@ -52,7 +52,7 @@ def test_other_types_equal_the_types_of_the_specs(fork, preset, described):
     for name, what in described(fork, preset).items():
         theirs = getattr(spec, name, None)
         if "is" in what and theirs is not None:
-            assert what["is"] == specs.written(theirs), name
+            assert what["is"] == specs.type_text(theirs), name
 
 
 @pytest.mark.parametrize("fork, name", specs.RENAMED)
@@ -73,5 +73,5 @@ def test_types_exist_in_lodestar_except_the_listed_ones(preset, lodestar):
     """Lodestar confirms names that come from beacon-APIs, and not from the specs."""
     theirs = json.loads(lodestar(preset).ask("names"))
     for fork in specs.FORKS:
-        ours = set(specs.of(fork, preset))
+        ours = set(specs.types_of(fork, preset))
         assert ours - set(theirs[fork]) == specs.NOT_IN_LODESTAR.keys() & ours, fork

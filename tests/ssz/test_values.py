@@ -6,7 +6,7 @@ import pytest
 
 import specs
 import values
-from process import Refused
+from process import ProcessError
 
 
 def types(names, **forks):
@@ -18,7 +18,7 @@ def types(names, **forks):
 
 
 def all_of(fork):
-    return specs.of(fork, "mainnet").keys()
+    return specs.types_of(fork, "mainnet").keys()
 
 
 def lodestars(fork):
@@ -37,7 +37,7 @@ def lower(value):
 
 @types(all_of, minimal=specs.FORKS)
 def test_random_values_have_the_ssz_json_and_root_of_the_specs(preset, fork, name, walkers):
-    ty = specs.of(fork, preset)[name]
+    ty = specs.types_of(fork, preset)[name]
     rng = values.source(fork, preset, name)
     for mode, chaos in [(mode, False) for mode in values.MODES] + 4 * [(values.MODES[0], True)]:
         value = values.value(rng, ty, mode, chaos)
@@ -46,7 +46,7 @@ def test_random_values_have_the_ssz_json_and_root_of_the_specs(preset, fork, nam
 
 @types(lodestars, mainnet=specs.FORKS, minimal=specs.FORKS, gnosis=["capella", "gloas", "heze"])
 def test_random_values_have_the_ssz_json_and_root_of_lodestar(preset, fork, name, walkers, lodestar):
-    ty = specs.of(fork, preset)[name]
+    ty = specs.types_of(fork, preset)[name]
     rng = values.source("lodestar", fork, preset, name)
     for chaos in (False, True) if preset == "minimal" else (False,):
         # Lodestar's gloas lists have limits that the specifications' progressive ones lack, and
@@ -87,7 +87,7 @@ def changed(rng, ssz):
 @pytest.mark.parametrize("fork", specs.FORKS)
 def test_wrong_ssz_is_rejected_when_the_specs_reject_it(fork, walkers):
     refused = accepted = 0
-    for name, ty in specs.of(fork, "minimal").items():
+    for name, ty in specs.types_of(fork, "minimal").items():
         rng = values.source("changed", fork, name)
         about = {"fork": fork, "preset": "minimal", "type": name}
         ssz = values.value(rng, ty, values.MODES[0], True, 3).encode_bytes()
@@ -104,7 +104,7 @@ def test_wrong_ssz_is_rejected_when_the_specs_reject_it(fork, walkers):
                 root = bytes(value.hash_tree_root())
             except Exception:  # the specs have no class for this error
                 refused += 1
-                with pytest.raises(Refused):
+                with pytest.raises(ProcessError):
                     walkers.ask("check", wrong, **about)
                     pytest.fail(f"{name}: {wrong.hex()}")
             else:

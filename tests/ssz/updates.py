@@ -49,7 +49,7 @@ print(json.dumps({"spec": constants, "genesis": genesis}))
 
 with values.patched(spec, config=config):
     for epoch, fork in sorted(epochs.items()):
-        ty = specs.of(fork, preset)["LightClientUpdate"]
+        ty = specs.types_of(fork, preset)["LightClientUpdate"]
         value = values.value(values.source(fork, preset, epoch), ty, values.MODES[0])
         value.attested_header.beacon.slot = (epoch + 1) * spec.SLOTS_PER_EPOCH - 1
         digest = spec.compute_fork_digest(spec.Root(GENESIS_VALIDATORS_ROOT), spec.Epoch(epoch))

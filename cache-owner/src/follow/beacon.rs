@@ -3,10 +3,10 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use sszip_core::cache::owner::tracker::{Answer, Ask, Block, Hash};
+use sszip_core::cache::owner::tracker::{Block, BlockHash, NodeQuery, NodeResult};
 
 use super::execution::root;
-use super::http::{unreadable, Http};
+use super::http::{unreadable, HttpNode};
 
 /// Path of the event stream of new heads, reorganisations and finalized checkpoints.
 pub const EVENTS: &str = "/eth/v1/events?topics=head,chain_reorg,finalized_checkpoint";
@@ -20,56 +20,56 @@ const CHECKPOINTS: &str = "/eth/v1/beacon/states/head/finality_checkpoints";
 ///
 /// # Errors
 /// The reason why there is no result: the node fails, or the server is no node.
-pub async fn ask(http: &Http, ask: Ask) -> Result<Answer, String> {
+pub async fn query(http: &HttpNode, ask: NodeQuery) -> Result<NodeResult, String> {
     Ok(match ask {
-        Ask::Latest => Answer::Block(header(http, "head").await?),
-        Ask::ByHash(hash) => Answer::Block(by_root(http, &hash).await?),
-        Ask::ByNumber(slot) | Ask::Again(slot) => {
+        NodeQuery::Latest => NodeResult::Block(header(http, "head").await?),
+        NodeQuery::ByHash(hash) => NodeResult::Block(by_root(http, &hash).await?),
+        NodeQuery::ByNumber(slot) | NodeQuery::Recheck(slot) => {
             let block = header(http, &slot.to_string()).await?;
-            Answer::Block(block.filter(|block| block.number == slot))
+            NodeResult::Block(block.filter(|block| block.number == slot))
         }
-        Ask::Finalized => {
+        NodeQuery::Finalized => {
             let Some(checkpoints) = get(http, CHECKPOINTS).await? else {
                 return Ok(missing(CHECKPOINTS));
             };
             // the root is zero before the first finalized checkpoint
             let root = root_at(&checkpoints, "/finalized/root")?;
-            Answer::Block(match root == Hash::default() {
+            NodeResult::Block(match root == BlockHash::default() {
                 true => None,
                 false => by_root(http, &root).await?,
             })
         }
-        Ask::Syncing => {
+        NodeQuery::Syncing => {
             let Some(syncing) = get(http, SYNCING).await? else {
                 return Ok(missing(SYNCING));
             };
             let is = |name: &str| syncing[name].as_bool();
-            let is_syncing = is("is_syncing").ok_or_else(|| unlike("is_syncing"))?;
+            let is_syncing = is("is_syncing").ok_or_else(|| unexpected_value("is_syncing"))?;
             // its execution client may not have checked the head yet
-            Answer::Syncing(is_syncing || is("is_optimistic") == Some(true))
+            NodeResult::Syncing(is_syncing || is("is_optimistic") == Some(true))
         }
-        Ask::ChainId => {
+        NodeQuery::ChainId => {
             let spec = get(http, SPEC).await?.unwrap_or_default();
             let id = spec["DEPOSIT_CHAIN_ID"].as_str();
-            Answer::ChainId(id.and_then(|id| id.parse().ok()))
+            NodeResult::ChainId(id.and_then(|id| id.parse().ok()))
         }
-        Ask::Genesis => match get(http, GENESIS).await? {
-            Some(genesis) => Answer::Genesis(root_at(&genesis, "/genesis_validators_root")?),
+        NodeQuery::Genesis => match get(http, GENESIS).await? {
+            Some(genesis) => NodeResult::Genesis(root_at(&genesis, "/genesis_validators_root")?),
             None => missing(GENESIS),
         },
     })
 }
 
-fn missing(path: &str) -> Answer {
-    Answer::Failed(format!("it has no {path}"))
+fn missing(path: &str) -> NodeResult {
+    NodeResult::Failed(format!("it has no {path}"))
 }
 
-fn unlike(at: &str) -> String {
+fn unexpected_value(at: &str) -> String {
     format!("an answer that can't be read: {at} is missing, or not what it should be")
 }
 
 /// The data under a path, or `None` if the node has none.
-async fn get(http: &Http, path: &str) -> Result<Option<Value>, String> {
+async fn get(http: &HttpNode, path: &str) -> Result<Option<Value>, String> {
     #[derive(Deserialize)]
     struct Data {
         data: Value,
@@ -83,15 +83,15 @@ async fn get(http: &Http, path: &str) -> Result<Option<Value>, String> {
     }
 }
 
-fn root_at(data: &Value, at: &str) -> Result<Hash, String> {
-    root(data.pointer(at).unwrap_or(&Value::Null)).map_err(|_| unlike(at))
+fn root_at(data: &Value, at: &str) -> Result<BlockHash, String> {
+    root(data.pointer(at).unwrap_or(&Value::Null)).map_err(|_| unexpected_value(at))
 }
 
-async fn by_root(http: &Http, hash: &Hash) -> Result<Option<Block>, String> {
+async fn by_root(http: &HttpNode, hash: &BlockHash) -> Result<Option<Block>, String> {
     header(http, &format!("0x{}", hex::encode(hash))).await
 }
 
-async fn header(http: &Http, id: &str) -> Result<Option<Block>, String> {
+async fn header(http: &HttpNode, id: &str) -> Result<Option<Block>, String> {
     const SLOT: &str = "/header/message/slot";
     let Some(header) = get(http, &format!("/eth/v1/beacon/headers/{id}")).await? else {
         return Ok(None);
@@ -100,7 +100,7 @@ async fn header(http: &Http, id: &str) -> Result<Option<Block>, String> {
     Ok(Some(Block {
         number: slot
             .and_then(|slot| slot.parse().ok())
-            .ok_or_else(|| unlike(SLOT))?,
+            .ok_or_else(|| unexpected_value(SLOT))?,
         hash: root_at(&header, "/root")?,
         parent: root_at(&header, "/header/message/parent_root")?,
     }))

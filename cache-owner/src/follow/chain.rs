@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use sszip_core::cache::entry::about::Scope;
+use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::owner::tracker::State;
 use sszip_core::cache::Namespace;
 use sszip_core::lock::locked;
 use tokio::sync::Notify;
 
-use super::node::Node;
+use super::node::NodeClient;
 
 /// A reorganisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ const REORGS: usize = 5;
 
 /// The status of following a chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Status {
+pub struct FollowStatus {
     /// State of the tracker.
     pub state: State,
     /// The newest known block.
@@ -44,7 +44,7 @@ pub struct Status {
     pub error: Option<String>,
 }
 
-impl Status {
+impl FollowStatus {
     /// The status that follows this one at `now`; `from` is the lowest replaced block, if any.
     pub fn followed_by(&self, next: Self, from: Option<u64>, now: u64) -> Self {
         let is_new = next.head.is_some() && next.head != self.head;
@@ -76,8 +76,8 @@ pub struct Chain {
     /// Notified when the chain may have changed.
     pub news: Arc<Notify>,
     is_forgotten: AtomicBool,
-    node: Mutex<Option<Arc<Node>>>,
-    status: Mutex<Status>,
+    node: Mutex<Option<Arc<NodeClient>>>,
+    status: Mutex<FollowStatus>,
 }
 
 impl Chain {
@@ -94,30 +94,30 @@ impl Chain {
     }
 
     /// The node of the chain, once it can be queried.
-    pub fn node(&self) -> Option<Arc<Node>> {
+    pub fn node(&self) -> Option<Arc<NodeClient>> {
         locked(&self.node).clone()
     }
 
     /// Sets the node of the chain.
-    pub fn set_node(&self, node: &Arc<Node>) {
+    pub fn set_node(&self, node: &Arc<NodeClient>) {
         *locked(&self.node) = Some(Arc::clone(node));
     }
 
     /// The present status.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> FollowStatus {
         locked(&self.status).clone()
     }
 
     /// Sets the present status.
-    pub fn set_status(&self, status: Status) {
+    pub fn publish_status(&self, status: FollowStatus) {
         *locked(&self.status) = status;
     }
 
     /// Marks the record of the chain as purged, if `scope` covers it.
-    pub fn purged(&self, scope: &Scope) {
+    pub fn purged(&self, scope: &PurgeScope) {
         let is_covered = match scope {
-            Scope::Everything => true,
-            Scope::Namespace(namespace) => *namespace == self.namespace,
+            PurgeScope::Everything => true,
+            PurgeScope::Namespace(namespace) => *namespace == self.namespace,
             _ => false,
         };
         if is_covered {
@@ -127,7 +127,7 @@ impl Chain {
     }
 
     /// Whether the record was purged since the last call.
-    pub fn take_forgotten(&self) -> bool {
+    pub fn take_purged(&self) -> bool {
         self.is_forgotten.swap(false, Ordering::AcqRel)
     }
 }

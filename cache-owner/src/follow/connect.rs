@@ -61,7 +61,7 @@ impl Connector {
             } => {
                 let name = ServerName::try_from(host.clone())
                     .map_err(|error| format!("\"{host}\" is no name of a host: {error}"))?;
-                Some((TlsConnector::from(Arc::new(trust(ca)?)), name))
+                Some((TlsConnector::from(Arc::new(tls_config(ca)?)), name))
             }
             _ => None,
         };
@@ -112,7 +112,7 @@ impl Connector {
 }
 
 /// A TLS configuration that trusts the authorities in `ca`, or the system's.
-fn trust(ca: Option<&Path>) -> Result<ClientConfig, String> {
+fn tls_config(ca: Option<&Path>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     match ca {
         Some(path) => {

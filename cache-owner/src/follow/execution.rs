@@ -4,24 +4,26 @@ use hyper::body::Bytes;
 use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use sszip_core::cache::owner::tracker::{Answer, Ask, Block, Hash};
+use sszip_core::cache::owner::tracker::{Block, BlockHash, NodeQuery, NodeResult};
 
 use super::http::unreadable;
 
 /// The request of a query, with this id.
-pub fn request(ask: Ask, id: u64) -> String {
+pub fn request(ask: NodeQuery, id: u64) -> String {
     let by_number = |number: &str| ("eth_getBlockByNumber", format!("\"{number}\",false"));
     let (method, params) = match ask {
-        Ask::Latest => by_number("latest"),
-        Ask::Finalized => by_number("finalized"),
-        Ask::Genesis => by_number("0x0"),
-        Ask::ByNumber(number) | Ask::Again(number) => by_number(&format!("{number:#x}")),
-        Ask::ByHash(hash) => (
+        NodeQuery::Latest => by_number("latest"),
+        NodeQuery::Finalized => by_number("finalized"),
+        NodeQuery::Genesis => by_number("0x0"),
+        NodeQuery::ByNumber(number) | NodeQuery::Recheck(number) => {
+            by_number(&format!("{number:#x}"))
+        }
+        NodeQuery::ByHash(hash) => (
             "eth_getBlockByHash",
             format!("\"0x{}\",false", hex::encode(hash)),
         ),
-        Ask::Syncing => ("eth_syncing", String::new()),
-        Ask::ChainId => ("eth_chainId", String::new()),
+        NodeQuery::Syncing => ("eth_syncing", String::new()),
+        NodeQuery::ChainId => ("eth_chainId", String::new()),
     };
     call(method, &params, id)
 }
@@ -51,9 +53,9 @@ struct Header {
     #[serde(deserialize_with = "quantity")]
     number: u64,
     #[serde(deserialize_with = "root")]
-    hash: Hash,
+    hash: BlockHash,
     #[serde(deserialize_with = "root")]
-    parent_hash: Hash,
+    parent_hash: BlockHash,
 }
 
 /// Decodes a number in hex digits after `0x`.
@@ -65,9 +67,9 @@ fn quantity<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
 }
 
 /// Decodes 32 bytes in hex digits after `0x`.
-pub(super) fn root<'de, D: Deserializer<'de>>(from: D) -> Result<Hash, D::Error> {
+pub(super) fn root<'de, D: Deserializer<'de>>(from: D) -> Result<BlockHash, D::Error> {
     let text = String::deserialize(from)?;
-    let mut root = Hash::default();
+    let mut root = BlockHash::default();
     text.strip_prefix("0x")
         .and_then(|digits| hex::decode_to_slice(digits, &mut root).ok())
         .ok_or_else(|| D::Error::custom("not 32 bytes in hex digits"))?;
@@ -78,30 +80,32 @@ pub(super) fn root<'de, D: Deserializer<'de>>(from: D) -> Result<Hash, D::Error>
 ///
 /// # Errors
 /// The body is no response in JSON-RPC: the node fails, or the server is no node.
-pub fn read(ask: Ask, body: &Bytes) -> Result<Answer, String> {
+pub fn decode_response(ask: NodeQuery, body: &Bytes) -> Result<NodeResult, String> {
     let response: Response<'_> =
         serde_json::from_slice(body).map_err(|error| unreadable(body, &error))?;
     if let Some(RpcError { code, message }) = response.error {
         let message: String = message.chars().take(200).collect();
-        return Ok(Answer::Failed(format!("error {code}: {message}")));
+        return Ok(NodeResult::Failed(format!("error {code}: {message}")));
     }
     let result = response.result.map_or("null", RawValue::get);
     let answer = match ask {
-        Ask::Syncing => match serde_json::from_str(result) {
+        NodeQuery::Syncing => match serde_json::from_str(result) {
             // the progress of syncing
-            Err(_) if result.starts_with('{') => Ok(Answer::Syncing(true)),
-            is_syncing => is_syncing.map(Answer::Syncing),
+            Err(_) if result.starts_with('{') => Ok(NodeResult::Syncing(true)),
+            is_syncing => is_syncing.map(NodeResult::Syncing),
         },
-        Ask::ChainId => {
+        NodeQuery::ChainId => {
             let mut from = serde_json::Deserializer::from_str(result);
-            quantity(&mut from).map(|id| Answer::ChainId(Some(id)))
+            quantity(&mut from).map(|id| NodeResult::ChainId(Some(id)))
         }
-        Ask::Genesis => serde_json::from_str(result).map(|block: Option<Header>| match block {
-            Some(block) => Answer::Genesis(block.hash),
-            None => Answer::Failed("it has no block 0".into()),
-        }),
+        NodeQuery::Genesis => {
+            serde_json::from_str(result).map(|block: Option<Header>| match block {
+                Some(block) => NodeResult::Genesis(block.hash),
+                None => NodeResult::Failed("it has no block 0".into()),
+            })
+        }
         _ => serde_json::from_str(result).map(|block: Option<Header>| {
-            Answer::Block(block.map(|block| Block {
+            NodeResult::Block(block.map(|block| Block {
                 number: block.number,
                 hash: block.hash,
                 parent: block.parent_hash,
@@ -112,7 +116,7 @@ pub fn read(ask: Ask, body: &Bytes) -> Result<Answer, String> {
 }
 
 /// The request for a transaction's receipt, with this id.
-pub fn receipt(transaction: &Hash, id: u64) -> String {
+pub fn receipt(transaction: &BlockHash, id: u64) -> String {
     let params = format!("\"0x{}\"", hex::encode(transaction));
     call("eth_getTransactionReceipt", &params, id)
 }
@@ -121,7 +125,7 @@ pub fn receipt(transaction: &Hash, id: u64) -> String {
 ///
 /// # Errors
 /// The body is no response in JSON-RPC. The message is for operators.
-pub fn block_of(body: &Bytes) -> Result<Option<u64>, String> {
+pub fn receipt_block(body: &Bytes) -> Result<Option<u64>, String> {
     #[derive(Deserialize)]
     struct Response {
         #[serde(default)]
@@ -155,7 +159,7 @@ pub enum Message {
 }
 
 /// Classifies a message.
-pub fn kind(text: &str) -> Message {
+pub fn classify_message(text: &str) -> Message {
     #[derive(Deserialize)]
     struct Any {
         #[serde(default)]
@@ -179,22 +183,30 @@ pub fn kind(text: &str) -> Message {
 mod tests {
     use super::*;
 
-    fn answer(ask: Ask, body: &str) -> Result<Answer, String> {
-        read(ask, &Bytes::copy_from_slice(body.as_bytes()))
+    fn answer(ask: NodeQuery, body: &str) -> Result<NodeResult, String> {
+        decode_response(ask, &Bytes::copy_from_slice(body.as_bytes()))
     }
 
     #[test]
     fn queries_are_encoded_as_json_rpc_requests() {
         let by_hash = format!("[\"0x{}\",false]", "ab".repeat(32));
         for (ask, method, params) in [
-            (Ask::Latest, "eth_getBlockByNumber", r#"["latest",false]"#),
             (
-                Ask::ByNumber(255),
+                NodeQuery::Latest,
+                "eth_getBlockByNumber",
+                r#"["latest",false]"#,
+            ),
+            (
+                NodeQuery::ByNumber(255),
                 "eth_getBlockByNumber",
                 r#"["0xff",false]"#,
             ),
-            (Ask::ByHash([0xab; 32]), "eth_getBlockByHash", &by_hash),
-            (Ask::Syncing, "eth_syncing", "[]"),
+            (
+                NodeQuery::ByHash([0xab; 32]),
+                "eth_getBlockByHash",
+                &by_hash,
+            ),
+            (NodeQuery::Syncing, "eth_syncing", "[]"),
         ] {
             let expected =
                 format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{params}}}"#);
@@ -204,30 +216,33 @@ mod tests {
 
     #[test]
     fn missing_first_block_is_a_failed_query() {
-        let read = answer(Ask::Genesis, r#"{"jsonrpc":"2.0","result":null,"id":1}"#);
-        assert!(matches!(read, Ok(Answer::Failed(_))), "{read:?}");
+        let read = answer(
+            NodeQuery::Genesis,
+            r#"{"jsonrpc":"2.0","result":null,"id":1}"#,
+        );
+        assert!(matches!(read, Ok(NodeResult::Failed(_))), "{read:?}");
     }
 
     #[test]
     fn malformed_responses_are_errors() {
         for (ask, body) in [
-            (Ask::Latest, "<html><body>Bad Gateway</body></html>"),
-            (Ask::Latest, ""),
-            (Ask::Latest, r#"{"result":{"number":"10"}}"#),
+            (NodeQuery::Latest, "<html><body>Bad Gateway</body></html>"),
+            (NodeQuery::Latest, ""),
+            (NodeQuery::Latest, r#"{"result":{"number":"10"}}"#),
             (
-                Ask::Latest,
+                NodeQuery::Latest,
                 r#"{"result":{"number":"0x1","hash":"0x12","parentHash":"0x"}}"#,
             ),
-            (Ask::Latest, r#"{"result":"0x1"}"#),
-            (Ask::Syncing, r#"{"result":null}"#),
-            (Ask::Syncing, r#"{"result":1}"#),
-            (Ask::ChainId, r#"{"result":"0x10000000000000000"}"#),
-            (Ask::ChainId, r#"{"result":1}"#),
+            (NodeQuery::Latest, r#"{"result":"0x1"}"#),
+            (NodeQuery::Syncing, r#"{"result":null}"#),
+            (NodeQuery::Syncing, r#"{"result":1}"#),
+            (NodeQuery::ChainId, r#"{"result":"0x10000000000000000"}"#),
+            (NodeQuery::ChainId, r#"{"result":1}"#),
         ] {
             let error = answer(ask, body).unwrap_err();
             assert!(error.starts_with("an answer that can't be read"), "{error}");
         }
-        let error = answer(Ask::Latest, "<html>\n\u{7}").unwrap_err();
+        let error = answer(NodeQuery::Latest, "<html>\n\u{7}").unwrap_err();
         assert!(error.ends_with(": <html>  "), "{error}");
     }
 
@@ -243,7 +258,7 @@ mod tests {
             (r#"{"id":"x","result":1}"#, Message::Other),
             ("[]", Message::Other),
         ] {
-            assert_eq!(kind(text), expected, "{text}");
+            assert_eq!(classify_message(text), expected, "{text}");
         }
     }
 
@@ -264,7 +279,7 @@ mod tests {
             ("{\"id\":1,\"result\":{}}", None),
             ("<html>", None),
         ] {
-            assert_eq!(block_of(&text.into()).ok(), expected, "{text}");
+            assert_eq!(receipt_block(&text.into()).ok(), expected, "{text}");
         }
     }
 }

@@ -4,78 +4,80 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use sszip_core::cache::owner::tracker::{Move, Record, Step, Tracker};
-use sszip_core::config::follow::Follow;
+use sszip_core::cache::owner::tracker::{ChainChange, ChainRecord, Tracker, TrackerStep};
+use sszip_core::config::head_source::HeadSource;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, sleep_until, timeout, Instant};
 
-use super::chain::{Chain, Status};
-use super::node::Node;
-use super::steps::Steps;
+use super::apply_steps::StepRunner;
+use super::chain::{Chain, FollowStatus};
+use super::node::NodeClient;
 use crate::clock::now;
 use crate::engine::Engine;
 use crate::log::Log;
 
 /// Maximum number of polls per interval when notifications arrive.
-const HURRY: u32 = 8;
+const MAX_POLLS_PER_INTERVAL: u32 = 8;
 
 /// Pause after a failed attempt of the follower, or before a failed read is repeated.
-const REST: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Maximum time for which stored entries of a chain wait for a check of its node: a node that
 /// cannot be queried sends no other responses either.
-const UNCHECKED: Duration = Duration::from_secs(2);
+const MAX_UNCHECKED_TIME: Duration = Duration::from_secs(2);
 
 /// Maximum duration of a poll.
 const LONGEST_POLL: Duration = Duration::from_secs(60);
 
 /// Follows a chain. Never returns; a panic ends one attempt only.
-pub async fn run(follow: Follow, chain: Arc<Chain>, engine: Arc<Engine>, log: Log) {
+pub async fn run(follow: HeadSource, chain: Arc<Chain>, engine: Arc<Engine>, log: Log) {
     loop {
         let follower = Follower {
             follow: follow.clone(),
             chain: Arc::clone(&chain),
             engine: Arc::clone(&engine),
-            steps: Steps::new(Arc::clone(&engine), Arc::clone(&chain), Arc::clone(&log)),
+            steps: StepRunner::new(Arc::clone(&engine), Arc::clone(&chain), Arc::clone(&log)),
         };
-        let mut attempt = Aborting(tokio::spawn(follower.run()));
+        let mut attempt = AbortOnDrop(tokio::spawn(follower.run()));
         if let Err(error) = (&mut attempt.0).await {
-            let steps = Steps::new(Arc::clone(&engine), Arc::clone(&chain), Arc::clone(&log));
-            steps.say(
+            let steps = StepRunner::new(Arc::clone(&engine), Arc::clone(&chain), Arc::clone(&log));
+            steps.log(
                 true,
                 &format!("following it failed, and begins anew: {error}"),
             );
-            engine.owner.moved(&chain.namespace, Move::Final(None));
-            engine.owner.identified(&chain.namespace, None);
+            engine
+                .owner
+                .apply_change(&chain.namespace, ChainChange::Final(None));
+            engine.owner.set_chain_id(&chain.namespace, None);
             engine.wake();
         }
-        sleep(REST).await;
+        sleep(RETRY_PAUSE).await;
     }
 }
 
 /// A task that is aborted when this handle is dropped.
-struct Aborting(tokio::task::JoinHandle<()>);
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
 
-impl Drop for Aborting {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 struct Follower {
-    follow: Follow,
+    follow: HeadSource,
     chain: Arc<Chain>,
     engine: Arc<Engine>,
-    steps: Steps,
+    steps: StepRunner,
 }
 
 impl Follower {
     async fn run(mut self) {
-        let _checking = Aborting(tokio::spawn({
+        let _checking = AbortOnDrop(tokio::spawn({
             let (engine, namespace) = (Arc::clone(&self.engine), self.chain.namespace);
             async move {
-                sleep(UNCHECKED).await;
-                engine.owner.set_unchecked(&namespace, false);
+                sleep(MAX_UNCHECKED_TIME).await;
+                engine.owner.set_awaiting_identity(&namespace, false);
             }
         }));
         let record = self.record().await;
@@ -83,68 +85,68 @@ impl Follower {
         let mut tracker = Tracker::new(follow.finality, follow.interval, record, now().monotonic);
         let node = self.node(&mut tracker).await;
         self.chain.set_node(&node);
-        let _listening = Aborting(tokio::spawn({
+        let _listening = AbortOnDrop(tokio::spawn({
             let (node, news) = (Arc::clone(&node), Arc::clone(&self.chain.news));
             async move { node.listen(&news).await }
         }));
         let interval = Duration::from_millis(self.follow.interval);
         loop {
             let began = Instant::now();
-            if self.chain.take_forgotten() {
-                self.steps.forget();
-                tracker.forget(now().monotonic);
+            if self.chain.take_purged() {
+                self.steps.discard_deferred();
+                tracker.reset(now().monotonic);
             }
             poll(&mut tracker, &node).await;
             self.carry_out(&mut tracker).await;
             self.engine
                 .owner
-                .set_unchecked(&self.chain.namespace, false);
+                .set_awaiting_identity(&self.chain.namespace, false);
             tokio::select! {
                 () = sleep_until(began + interval) => {}
                 () = self.chain.news.notified() => {
-                    sleep_until(began + interval / HURRY).await;
+                    sleep_until(began + interval / MAX_POLLS_PER_INTERVAL).await;
                 }
             }
         }
     }
 
     /// Reads the record of the chain, again until it can be read.
-    async fn record(&mut self) -> Record {
+    async fn record(&mut self) -> ChainRecord {
         let namespace = self.chain.namespace;
         let mut has_failed = false;
         loop {
             let read = self
                 .engine
-                .on_disk(move |owner| owner.disk().chain(&namespace));
+                .run_store_write(move |owner| owner.disk().chain(&namespace));
             match read.await {
                 Ok(record) => return record,
                 Err(error) => {
                     let error = format!("what is recorded of it can't be read: {error}");
                     if !std::mem::replace(&mut has_failed, true) {
-                        self.steps.say(true, &error);
+                        self.steps.log(true, &error);
                     }
-                    self.chain.set_status(Status {
+                    self.chain.publish_status(FollowStatus {
                         error: Some(error),
                         ..self.chain.status()
                     });
                 }
             }
-            sleep(REST).await;
+            sleep(RETRY_PAUSE).await;
         }
     }
 
     /// Creates the client of the node, again until its certificates can be read.
-    async fn node(&mut self, tracker: &mut Tracker) -> Arc<Node> {
+    async fn node(&mut self, tracker: &mut Tracker) -> Arc<NodeClient> {
         loop {
             let (follow, news) = (self.follow.clone(), Arc::clone(&self.chain.news));
             // certificates are files
-            let node = spawn_blocking(move || Node::new(&follow, news)).await;
+            let node = spawn_blocking(move || NodeClient::new(&follow, news)).await;
             match node.map_err(|error| error.to_string()).flatten() {
                 Ok(node) => return Arc::new(node),
-                Err(error) => tracker.fail(&error, now().monotonic),
+                Err(error) => tracker.fail_poll(&error, now().monotonic),
             }
             self.carry_out(tracker).await;
-            sleep(REST).await;
+            sleep(RETRY_PAUSE).await;
         }
     }
 
@@ -152,45 +154,45 @@ impl Follower {
     async fn carry_out(&mut self, tracker: &mut Tracker) {
         let blocks = tracker.blocks().map(|block| (block.number, block.hash));
         let owner = &self.engine.owner;
-        owner.knows(&self.chain.namespace, blocks);
+        owner.set_recent_blocks(&self.chain.namespace, blocks);
         let mut from = None;
         while let Some(step) = tracker.next_step() {
-            if let Step::Move(Move::Reorg { from: first }) = step {
+            if let TrackerStep::ChainChange(ChainChange::Reorg { from: first }) = step {
                 from = Some(first);
             }
-            self.steps.take(step);
+            self.steps.carry_out(step);
         }
         // no process waits for the disk before it is notified
         self.engine.wake();
-        self.steps.settle().await;
-        self.steps.know(tracker.identity());
+        self.steps.run_deferred().await;
+        self.steps.set_identified(tracker.identity());
         self.engine.wake();
-        let next = Status {
+        let next = FollowStatus {
             state: tracker.state(),
             head: tracker.head().map(|head| head.number),
-            last_final: self.steps.told(),
+            last_final: self.steps.published_head(),
             reorgs: tracker.reorgs(),
             error: tracker.last_error().map(str::to_owned),
-            ..Status::default()
+            ..FollowStatus::default()
         };
         let before = self.chain.status();
         let status = before.followed_by(next, from, now().monotonic);
-        self.chain.set_status(status);
+        self.chain.publish_status(status);
     }
 }
 
 /// Queries the node until the tracker has no more queries.
-async fn poll(tracker: &mut Tracker, node: &Node) {
+async fn poll(tracker: &mut Tracker, node: &NodeClient) {
     tracker.begin(now().monotonic);
     let asked = timeout(LONGEST_POLL, async {
         loop {
-            let asks = tracker.asks();
+            let asks = tracker.next_queries();
             if asks.is_empty() {
                 return Ok(());
             }
-            let answers = join_all(asks.iter().map(|ask| node.ask(*ask))).await;
+            let answers = join_all(asks.iter().map(|ask| node.query(*ask))).await;
             for (ask, answer) in asks.into_iter().zip(answers) {
-                tracker.answer(ask, answer?);
+                tracker.handle_result(ask, answer?);
             }
         }
     })
@@ -200,5 +202,5 @@ async fn poll(tracker: &mut Tracker, node: &Node) {
         Ok(Err(error)) => error,
         Err(_) => "it takes too long to tell what became of its chain".to_owned(),
     };
-    tracker.fail(&error, now().monotonic);
+    tracker.fail_poll(&error, now().monotonic);
 }

@@ -10,7 +10,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use sszip_core::config::endpoint::Endpoint;
-use sszip_core::config::follow::Follow;
+use sszip_core::config::head_source::HeadSource;
 use tokio::time::timeout;
 
 use super::connect::Connector;
@@ -28,7 +28,7 @@ const CONNECTIONS: usize = 6;
 
 /// A node over HTTP/1.1.
 #[derive(Clone)]
-pub struct Http {
+pub struct HttpNode {
     client: Client<Connector, Full<Bytes>>,
     endpoint: Endpoint,
     fields: HeaderMap,
@@ -39,7 +39,7 @@ pub struct Http {
 ///
 /// # Errors
 /// What is wrong with the configured headers, without their values.
-pub fn fields(follow: &Follow) -> Result<HeaderMap, String> {
+pub fn request_headers(follow: &HeadSource) -> Result<HeaderMap, String> {
     let mut fields = HeaderMap::new();
     let software = concat!("sszip/", env!("CARGO_PKG_VERSION"));
     fields.insert(USER_AGENT, HeaderValue::from_static(software));
@@ -55,12 +55,16 @@ pub fn fields(follow: &Follow) -> Result<HeaderMap, String> {
     Ok(fields)
 }
 
-impl Http {
+impl HttpNode {
     /// A client for the followed node.
     ///
     /// # Errors
     /// What is wrong with its configuration. The message is for operators.
-    pub fn new(follow: &Follow, endpoint: &Endpoint, timeout: Duration) -> Result<Self, String> {
+    pub fn new(
+        follow: &HeadSource,
+        endpoint: &Endpoint,
+        timeout: Duration,
+    ) -> Result<Self, String> {
         let connector = Connector::new(endpoint, follow.ca.as_deref())?;
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
@@ -71,7 +75,7 @@ impl Http {
         Ok(Self {
             client,
             endpoint: endpoint.clone(),
-            fields: fields(follow)?,
+            fields: request_headers(follow)?,
             timeout,
         })
     }
@@ -84,10 +88,10 @@ impl Http {
         let mut request = self.request(Method::POST, &self.endpoint.path, body)?;
         let json = HeaderValue::from_static("application/json");
         request.headers_mut().insert(CONTENT_TYPE, json);
-        let (status, body) = self.whole(request).await?;
+        let (status, body) = self.fetch(request).await?;
         match status {
             StatusCode::OK => Ok(body),
-            status => Err(refusal(status)),
+            status => Err(status_error(status)),
         }
     }
 
@@ -97,11 +101,11 @@ impl Http {
     /// # Errors
     /// The reason why there is no response. The message is for operators.
     pub async fn get(&self, path: &str) -> Result<Option<Bytes>, String> {
-        let request = self.request(Method::GET, &self.below(path), String::new())?;
-        match self.whole(request).await? {
+        let request = self.request(Method::GET, &self.path_below(path), String::new())?;
+        match self.fetch(request).await? {
             (StatusCode::OK, body) => Ok(Some(body)),
             (StatusCode::NOT_FOUND, _) => Ok(None),
-            (status, _) => Err(refusal(status)),
+            (status, _) => Err(status_error(status)),
         }
     }
 
@@ -110,7 +114,7 @@ impl Http {
     /// # Errors
     /// The reason why there is no stream. The message is for operators.
     pub async fn events(&self, path: &str) -> Result<Incoming, String> {
-        let mut request = self.request(Method::GET, &self.below(path), String::new())?;
+        let mut request = self.request(Method::GET, &self.path_below(path), String::new())?;
         let events = HeaderValue::from_static("text/event-stream");
         request.headers_mut().insert(ACCEPT, events);
         let response = timeout(self.timeout, self.send(request))
@@ -118,11 +122,11 @@ impl Http {
             .map_err(|_| self.too_slow())??;
         match response.status() {
             StatusCode::OK => Ok(response.into_body()),
-            status => Err(refusal(status)),
+            status => Err(status_error(status)),
         }
     }
 
-    fn below(&self, path: &str) -> String {
+    fn path_below(&self, path: &str) -> String {
         format!("{}{path}", self.endpoint.path.trim_end_matches('/'))
     }
 
@@ -154,7 +158,7 @@ impl Http {
     }
 
     /// Sends a request, and reads the whole response within the timeout.
-    async fn whole(&self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), String> {
+    async fn fetch(&self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), String> {
         let answer = async {
             let (head, body) = self.send(request).await?.into_parts();
             let body = Limited::new(body, LONGEST).collect().await;
@@ -174,7 +178,7 @@ impl Http {
     }
 }
 
-fn refusal(status: StatusCode) -> String {
+fn status_error(status: StatusCode) -> String {
     match status.is_redirection() {
         true => format!("HTTP {status}: redirects are not followed"),
         false => format!("HTTP {status}"),

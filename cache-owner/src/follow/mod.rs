@@ -11,18 +11,19 @@
 //!   owner, store, log                 └─ events: trigger a poll
 //! ```
 //!
-//! | module       | concern                                             |
-//! |--------------|-----------------------------------------------------|
-//! | [`connect`]  | TCP, TLS, Unix sockets                              |
-//! | [`http`]     | requests, within limits                             |
-//! | [`websocket`]| calls and notifications over a WebSocket            |
-//! | [`execution`]| queries in JSON-RPC                                 |
-//! | [`beacon`]   | queries over the Beacon API                         |
-//! | [`node`]     | a node with any of these protocols                  |
-//! | [`follower`] | the polls of a node                                 |
-//! | [`steps`]    | the execution of steps                              |
-//! | [`chain`]    | the state that the follower shares                  |
+//! | module          | concern                                  |
+//! |-----------------|------------------------------------------|
+//! | [`connect`]     | TCP, TLS, Unix sockets                   |
+//! | [`http`]        | requests, within limits                  |
+//! | [`websocket`]   | calls and notifications over a WebSocket |
+//! | [`execution`]   | queries in JSON-RPC                      |
+//! | [`beacon`]      | queries over the Beacon API              |
+//! | [`node`]        | a node with any of these protocols       |
+//! | [`follower`]    | the polls of a node                      |
+//! | [`apply_steps`] | the execution of steps                   |
+//! | [`chain`]       | the state that the follower shares       |
 
+pub mod apply_steps;
 pub mod beacon;
 pub mod chain;
 pub mod connect;
@@ -30,7 +31,6 @@ pub mod execution;
 pub mod follower;
 pub mod http;
 pub mod node;
-pub mod steps;
 pub mod websocket;
 
 use std::error::Error;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use sszip_core::cache::owner::tracker::{Answer, Ask, Hash};
+use sszip_core::cache::owner::tracker::{BlockHash, NodeQuery, NodeResult};
 use sszip_core::config::endpoint::Endpoint;
-use sszip_core::config::follow::{Api, Follow};
+use sszip_core::config::head_source::{Api, HeadSource};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::connect::Connector;
-use super::http::{fields, Http};
+use super::http::{request_headers, HttpNode};
 use super::websocket::WebSocket;
 use super::{beacon, execution};
 
@@ -25,33 +25,33 @@ const REOPEN: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(120);
 
 /// The client of a node.
-pub enum Node {
+pub enum NodeClient {
     /// JSON-RPC over HTTP.
-    Execution(Http),
+    Execution(HttpNode),
     /// JSON-RPC over a WebSocket.
     WebSocket(WebSocket),
     /// The Beacon API.
-    Beacon(Http),
+    Beacon(HttpNode),
 }
 
-impl Node {
+impl NodeClient {
     /// A client of the followed node. `news` is notified of new heads, as far as the node reports
     /// them without a poll.
     ///
     /// # Errors
     /// What is wrong with its configuration. The message is for operators.
-    pub fn new(follow: &Follow, news: Arc<Notify>) -> Result<Self, String> {
-        let endpoint = Endpoint::of(&follow.url).ok_or("it has no URL of a node")?;
+    pub fn new(follow: &HeadSource, news: Arc<Notify>) -> Result<Self, String> {
+        let endpoint = Endpoint::parse(&follow.url).ok_or("it has no URL of a node")?;
         let timeout = Duration::from_millis(follow.interval).clamp(LEAST_TIMEOUT, MOST_TIMEOUT);
         Ok(match (follow.api, endpoint.is_websocket) {
-            (Api::Execution, false) => Self::Execution(Http::new(follow, &endpoint, timeout)?),
+            (Api::Execution, false) => Self::Execution(HttpNode::new(follow, &endpoint, timeout)?),
             (Api::Execution, true) => {
                 let connector = Connector::new(&endpoint, follow.ca.as_deref())?;
-                let fields = fields(follow)?;
+                let fields = request_headers(follow)?;
                 let socket = WebSocket::new(connector, &follow.url, fields, timeout, news);
                 Self::WebSocket(socket)
             }
-            (Api::Beacon, false) => Self::Beacon(Http::new(follow, &endpoint, timeout)?),
+            (Api::Beacon, false) => Self::Beacon(HttpNode::new(follow, &endpoint, timeout)?),
             (Api::Beacon, true) => {
                 return Err("the Beacon API is not spoken over WebSockets".into());
             }
@@ -63,18 +63,18 @@ impl Node {
     /// # Errors
     /// The reason why there is no result: the node fails or is unreachable. The message is for
     /// operators.
-    pub async fn ask(&self, ask: Ask) -> Result<Answer, String> {
+    pub async fn query(&self, ask: NodeQuery) -> Result<NodeResult, String> {
         match self {
             Self::Execution(http) => {
                 let body = http.post(execution::request(ask, 1)).await?;
-                execution::read(ask, &body)
+                execution::decode_response(ask, &body)
             }
             Self::WebSocket(socket) => {
                 let body = socket.call(|id| execution::request(ask, id)).await?;
-                socket.is_well();
-                execution::read(ask, &body)
+                socket.reset_backoff();
+                execution::decode_response(ask, &body)
             }
-            Self::Beacon(http) => beacon::ask(http, ask).await,
+            Self::Beacon(http) => beacon::query(http, ask).await,
         }
     }
 
@@ -82,8 +82,8 @@ impl Node {
     /// the protocol of this node has no transactions.
     ///
     /// # Errors
-    /// The errors of [`ask`](Self::ask).
-    pub async fn place_of(&self, transaction: &Hash) -> Result<Option<u64>, String> {
+    /// The errors of [`query`](Self::query).
+    pub async fn transaction_block(&self, transaction: &BlockHash) -> Result<Option<u64>, String> {
         let body = match self {
             Self::Execution(http) => http.post(execution::receipt(transaction, 1)).await?,
             Self::WebSocket(socket) => {
@@ -92,7 +92,7 @@ impl Node {
             }
             Self::Beacon(_) => return Ok(None),
         };
-        execution::block_of(&body)
+        execution::receipt_block(&body)
     }
 
     /// Notifies `news` of the events that the node sends. Never returns.

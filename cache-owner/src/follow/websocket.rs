@@ -110,7 +110,7 @@ impl WebSocket {
             Err(_) => {
                 // a connection that hangs may do so permanently
                 let why = format!("no answer within {} ms", self.timeout.as_millis());
-                self.failed(&why);
+                self.record_failure(&why);
                 Err(why)
             }
         }
@@ -137,16 +137,16 @@ impl WebSocket {
                 "the connection was closed".clone_into(&mut state.why);
                 // reconnected at once only if it has worked for a while
                 state.not_before = Some(Instant::now() + state.wait);
-                tokio::spawn(carry(stream, queue, Arc::clone(&self.news)));
+                tokio::spawn(run_connection(stream, queue, Arc::clone(&self.news)));
                 Ok(calls)
             }
             Ok(Err(why)) => {
-                self.failed(&why);
+                self.record_failure(&why);
                 Err(why)
             }
             Err(_) => {
                 let why = format!("no connection within {} ms", self.timeout.as_millis());
-                self.failed(&why);
+                self.record_failure(&why);
                 Err(why)
             }
         }
@@ -171,13 +171,13 @@ impl WebSocket {
     }
 
     /// Resets the pauses after a response: the next failure counts as the first one.
-    pub fn is_well(&self) {
+    pub fn reset_backoff(&self) {
         let mut state = locked(&self.state);
         state.wait = FIRST_WAIT;
         state.not_before = None;
     }
 
-    fn failed(&self, why: &str) {
+    fn record_failure(&self, why: &str) {
         let mut state = locked(&self.state);
         state.calls = None;
         why.clone_into(&mut state.why);
@@ -187,7 +187,7 @@ impl WebSocket {
 }
 
 /// Carries calls and responses until either side closes the connection.
-async fn carry(
+async fn run_connection(
     mut stream: WebSocketStream<Stream>,
     mut queue: mpsc::UnboundedReceiver<Call>,
     news: Arc<Notify>,
@@ -212,7 +212,7 @@ async fn carry(
                 }
             }
             message = stream.next() => match message {
-                Some(Ok(Message::Text(text))) => match execution::kind(&text) {
+                Some(Ok(Message::Text(text))) => match execution::classify_message(&text) {
                     Kind::Answer(id) => if let Some(answer) = waiting.remove(&id) {
                         // the caller may have stopped waiting
                         let _ = answer.send(Bytes::from(text));

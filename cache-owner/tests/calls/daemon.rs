@@ -6,38 +6,40 @@ use std::sync::{Arc, Mutex};
 
 use hyper::http::request::Builder;
 use hyper::{Response, StatusCode};
-use sszip_core::cache::chain::{Heights, Move};
-use sszip_core::cache::entry::about::{About, Scope};
-use sszip_core::cache::link::{Answer, Message};
-use sszip_core::cache::owner::disk::{Body, Disk, Header, Status, StoreError, Stored, Waits};
+use sszip_core::cache::chain::{ChainChange, HeightKind};
+use sszip_core::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
+use sszip_core::cache::link::{OwnerReply, OwnerRequest};
+use sszip_core::cache::owner::disk::{
+    DiskEntry, EntryBytes, OwnerStore, RecordHeader, StoreError, StoreStatus, WouldBlock,
+};
 use sszip_core::cache::owner::leases::Lease;
-use sszip_core::cache::owner::state::{LookUp, Refused};
-use sszip_core::cache::owner::tracker::{Identity, Mark, Record};
-use sszip_core::cache::owner::{Now, Owner};
+use sszip_core::cache::owner::state::{OwnerLookup, PutRejection};
+use sszip_core::cache::owner::tracker::{ChainIdentity, ChainRecord, FinalityMark};
+use sszip_core::cache::owner::{CallTime, Owner};
 use sszip_core::cache::{Key, Namespace};
-use sszip_owner::answer;
 use sszip_owner::request::{self, Problem, Request};
+use sszip_owner::response;
 
 /// A store without limits that outlives its owners.
 #[derive(Default)]
 pub struct Model {
-    entries: Mutex<HashMap<Key, Stored>>,
-    purges: Mutex<Vec<(u64, Scope)>>,
+    entries: Mutex<HashMap<Key, DiskEntry>>,
+    purges: Mutex<Vec<(u64, PurgeScope)>>,
 }
 
 pub struct Shelf(pub Arc<Model>);
 
-impl Disk for Shelf {
+impl OwnerStore for Shelf {
     fn generation(&self) -> u64 {
         5 + self.0.purges.lock().unwrap().len() as u64
     }
 
-    fn get(&self, key: &Key, _: Now) -> Option<Stored> {
+    fn get(&self, key: &Key, _: CallTime) -> Option<DiskEntry> {
         let stored = self.0.entries.lock().unwrap().get(key).cloned()?;
-        (!self.refuses(key, &stored.header.about)).then_some(stored)
+        (!self.is_purged(key, &stored.header.about)).then_some(stored)
     }
 
-    fn get_ready(&self, key: &Key, now: Now) -> Result<Option<Stored>, Waits> {
+    fn get_ready(&self, key: &Key, now: CallTime) -> Result<Option<DiskEntry>, WouldBlock> {
         Ok(self.get(key, now))
     }
 
@@ -45,43 +47,43 @@ impl Disk for Shelf {
         self.0.entries.lock().unwrap().contains_key(key)
     }
 
-    fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), StoreError> {
-        assert!(header.about.class.may_be_stored());
-        let stored = Stored {
+    fn put(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError> {
+        assert!(header.about.class.may_be_on_disk());
+        let stored = DiskEntry {
             header: header.clone(),
-            body: Body::Lent(Arc::new(body.to_vec())),
+            body: EntryBytes::Pinned(Arc::new(body.to_vec())),
             is_old: false,
         };
         self.0.entries.lock().unwrap().insert(*key, stored);
         Ok(())
     }
 
-    fn purge(&self, scope: &Scope) -> Result<u64, StoreError> {
+    fn purge(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
         let generation = self.generation() + 1;
         let mut purges = self.0.purges.lock().unwrap();
         purges.push((generation, scope.clone()));
         Ok(generation)
     }
 
-    fn chain(&self, _: &Namespace) -> Result<Record, StoreError> {
-        Ok(Record::default())
+    fn chain(&self, _: &Namespace) -> Result<ChainRecord, StoreError> {
+        Ok(ChainRecord::default())
     }
 
-    fn keep_identity(&self, _: &Namespace, _: &Identity) -> Result<(), StoreError> {
+    fn record_identity(&self, _: &Namespace, _: &ChainIdentity) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn keep_mark(&self, _: &Namespace, _: Option<&Mark>) -> Result<(), StoreError> {
+    fn record_mark(&self, _: &Namespace, _: Option<&FinalityMark>) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn refuses(&self, key: &Key, about: &About) -> bool {
+    fn is_purged(&self, key: &Key, about: &StoreAttributes) -> bool {
         let purges = self.0.purges.lock().unwrap();
         let mut purges = purges.iter();
         purges.any(|(generation, scope)| about.generation < *generation && scope.covers(key, about))
     }
 
-    fn admits(&self, _: &Key, _: Now) -> bool {
+    fn record_fill(&self, _: &Key, _: CallTime) -> bool {
         true
     }
 
@@ -89,14 +91,14 @@ impl Disk for Shelf {
         Ok(())
     }
 
-    fn forget(&self, _: u64, _: u64, _: Now) {}
+    fn drop_older_than(&self, _: u64, _: u64, _: CallTime) {}
 
     fn next_event(&self) -> Option<String> {
         None
     }
 
-    fn status(&self) -> Status {
-        Status::default()
+    fn status(&self) -> StoreStatus {
+        StoreStatus::default()
     }
 }
 
@@ -105,7 +107,7 @@ pub type Id = u64;
 
 /// A lookup that waits.
 struct Waiting {
-    message: Message,
+    message: OwnerRequest,
     key: Key,
     until: u64,
 }
@@ -117,29 +119,29 @@ pub struct Daemon {
 
 /// The outcome of a request.
 enum Outcome {
-    Answer(Response<answer::Answer>),
+    Answer(Response<response::ResponseBody>),
     Waits(Key, u64),
 }
 
 impl Daemon {
     /// Starts an owner that follows the chain and knows nothing of it.
-    pub fn start(shelf: &Arc<Model>, namespace: Namespace, now: Now) -> Self {
+    pub fn start(shelf: &Arc<Model>, namespace: Namespace, now: CallTime) -> Self {
         let owner = Owner::new(Box::new(Shelf(Arc::clone(shelf))), 1 << 20, now);
-        owner.follow(namespace, Heights::Blocks, now);
+        owner.follow(namespace, HeightKind::Blocks, now);
         Self {
             owner,
             waiting: BTreeMap::new(),
         }
     }
 
-    pub fn moved(&self, namespace: &Namespace, moves: &[Move]) {
+    pub fn moved(&self, namespace: &Namespace, moves: &[ChainChange]) {
         for step in moves {
-            self.owner.moved(namespace, *step);
+            self.owner.apply_change(namespace, *step);
         }
     }
 
     /// Handles a request. Returns `None` if the response comes later.
-    pub fn serve(&mut self, id: Id, message: Message, now: Now) -> Option<Answer> {
+    pub fn serve(&mut self, id: Id, message: OwnerRequest, now: CallTime) -> Option<OwnerReply> {
         match self.answer(&message, true, now) {
             Ok(answer) => Some(answer),
             Err((key, until)) => {
@@ -155,9 +157,9 @@ impl Daemon {
     }
 
     /// The responses to lookups whose wait has ended.
-    pub fn waited(&mut self, now: Now) -> Vec<(Id, Answer)> {
+    pub fn waited(&mut self, now: CallTime) -> Vec<(Id, OwnerReply)> {
         self.owner.tick(now);
-        let ended = self.owner.take_woken().leases;
+        let ended = self.owner.take_notifications().leases;
         let is_over =
             |_: &Id, it: &mut Waiting| it.until <= now.monotonic || ended.contains(&it.key);
         let over: Vec<_> = extract(&mut self.waiting, is_over);
@@ -171,7 +173,12 @@ impl Daemon {
         self.waiting.remove(&id);
     }
 
-    fn answer(&self, message: &Message, waits: bool, now: Now) -> Result<Answer, (Key, u64)> {
+    fn answer(
+        &self,
+        message: &OwnerRequest,
+        waits: bool,
+        now: CallTime,
+    ) -> Result<OwnerReply, (Key, u64)> {
         let builder = Builder::new().method(message.method).uri(&message.target);
         let fields = message.fields.iter();
         let builder = fields.fold(builder, |builder, (name, value)| {
@@ -180,16 +187,17 @@ impl Daemon {
         let (head, ()) = builder.body(()).unwrap().into_parts();
         let body = message.whole_body().unwrap();
         let generation = self.owner.disk().generation();
-        let about = request::about(&head.headers).unwrap();
-        let request = request::read(&head).unwrap();
+        let about = request::chain_query(&head.headers).unwrap();
+        let request = request::decode_head(&head).unwrap();
         let handled = self.act(request, &body, waits, now);
         let mut response = match handled {
             Ok(Outcome::Waits(key, until)) => return Err((key, until)),
             Ok(Outcome::Answer(response)) => response,
-            Err(problem) => answer::problem(&problem),
+            Err(problem) => response::problem(&problem),
         };
-        let told = |about: request::About| (about, self.owner.told(&about.namespace));
-        answer::say(response.headers_mut(), generation, about.map(told));
+        let told =
+            |about: request::ChainQuery| (about, self.owner.published_state(&about.namespace));
+        response::set_reply_headers(response.headers_mut(), generation, about.map(told));
         Ok(to_host(response))
     }
 
@@ -198,13 +206,13 @@ impl Daemon {
         request: Request,
         body: &[u8],
         waits: bool,
-        now: Now,
+        now: CallTime,
     ) -> Result<Outcome, Problem> {
         let owner = &self.owner;
         Ok(Outcome::Answer(match request {
             Request::LookUp { key, lease } => {
-                let found = match (owner.look_up(&key, now), lease) {
-                    (LookUp::Found(found), _) => Ok(found),
+                let found = match (owner.lookup(&key, now), lease) {
+                    (OwnerLookup::Found(found), _) => Ok(found),
                     (_, None) => Err(None),
                     (_, Some(wanted)) => {
                         let leased = owner.lease(&key, &wanted.process, wanted.time, now);
@@ -218,22 +226,22 @@ impl Daemon {
                     }
                 };
                 match found {
-                    Ok(found) => answer::entry(found, now),
-                    Err(lease) => answer::missing(lease),
+                    Ok(found) => response::entry(found, now),
+                    Err(lease) => response::missing(lease),
                 }
             }
             Request::LookUps => {
                 let keys = request::keys(body)?;
                 let found = keys
                     .into_iter()
-                    .filter_map(|key| match owner.look_up(&key, now) {
-                        LookUp::Found(found) => Some((key, found)),
+                    .filter_map(|key| match owner.lookup(&key, now) {
+                        OwnerLookup::Found(found) => Some((key, found)),
                         _ => None,
                     });
-                answer::entries(found.collect(), now)
+                response::entries(found.collect(), now)
             }
             Request::Put(put) => {
-                let kept = Arc::new(owner.kept(put.about, body.to_vec(), put.fresh, now));
+                let kept = Arc::new(owner.prepare_entry(put.about, body.to_vec(), put.fresh, now));
                 let process = put.process.as_ref();
                 let kept = match owner.put(&put.key, &kept, process, now) {
                     Ok(true) => {
@@ -244,14 +252,16 @@ impl Daemon {
                     Err(refused) => Err(refused),
                 };
                 match kept {
-                    Ok(()) => answer::empty(StatusCode::CREATED),
-                    Err(Refused::Purged | Refused::Replaced) => answer::empty(StatusCode::CONFLICT),
+                    Ok(()) => response::empty(StatusCode::CREATED),
+                    Err(PutRejection::Purged | PutRejection::Replaced) => {
+                        response::empty(StatusCode::CONFLICT)
+                    }
                     Err(refused) => panic!("{refused:?}"),
                 }
             }
-            Request::GiveBack { key, process } => {
-                owner.give_back(&key, &process, now);
-                answer::empty(StatusCode::NO_CONTENT)
+            Request::ReleaseLease { key, process } => {
+                owner.release_lease(&key, &process, now);
+                response::empty(StatusCode::NO_CONTENT)
             }
             other => panic!("{other:?}"),
         }))
@@ -271,15 +281,15 @@ fn extract<K: Ord + Copy, V>(
 }
 
 /// The response as a host passes it on.
-fn to_host(response: Response<answer::Answer>) -> Answer {
+fn to_host(response: Response<response::ResponseBody>) -> OwnerReply {
     let (head, body) = response.into_parts();
-    let answer::Answer::Whole(pieces) = body else {
+    let response::ResponseBody::Whole(pieces) = body else {
         panic!("a stream");
     };
-    let mut answer = Answer {
+    let mut answer = OwnerReply {
         status: head.status.as_u16(),
         body: pieces.into_iter().flatten().collect(),
-        ..Answer::default()
+        ..OwnerReply::default()
     };
     let mut length = 0;
     for (name, value) in &head.headers {

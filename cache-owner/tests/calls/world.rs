@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use sszip_core::cache::chain::{Mark, Move};
+use sszip_core::cache::chain::{ChainChange, DispatchMark};
 use sszip_core::cache::class::Class;
-use sszip_core::cache::entry::about::{About, Scope};
+use sszip_core::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
 use sszip_core::cache::entry::wire::Encoded;
-use sszip_core::cache::entry::{Entry, Envelope, Meta, Payload};
-use sszip_core::cache::link::calls::{Bounds, Call, Calls, Ticket};
-use sszip_core::cache::link::{Answer, Message};
-use sszip_core::cache::owner::Now;
-use sszip_core::cache::process::flights::{Outcome, Role, Token, Turn};
-use sszip_core::cache::process::ownership::{Landing, Owner};
+use sszip_core::cache::entry::{CacheEntry, EntryMeta, Envelope, Payload};
+use sszip_core::cache::link::callout::{Callout, CalloutClient, CalloutId, CalloutLimits};
+use sszip_core::cache::link::{OwnerReply, OwnerRequest};
+use sszip_core::cache::owner::CallTime;
+use sszip_core::cache::process::flights::{FlightOutcome, Leadership, Role, Wakeup};
+use sszip_core::cache::process::owner_client::{OwnerClient, PendingPublish};
 use sszip_core::cache::process::wake::{EventLoop, Queue, Waiter};
 use sszip_core::cache::process::Shared;
 use sszip_core::cache::{Key, Namespace};
@@ -93,21 +93,21 @@ struct Client {
     key: u8,
     began: u64,
     generation: u64,
-    mark: Option<Mark>,
+    mark: Option<DispatchMark>,
 }
 
 /// A request to the node.
 struct Fetch {
-    token: Option<Token>,
+    token: Option<Leadership>,
     key: u8,
-    entry: Entry,
+    entry: CacheEntry,
     generation: u64,
 }
 
 struct Vm {
     shared: Shared,
     queue: Arc<Queue>,
-    calls: Arc<Calls>,
+    calls: Arc<CalloutClient>,
     clients: BTreeMap<usize, Client>,
     /// The step at which each batch began.
     batches: BTreeMap<usize, u64>,
@@ -123,10 +123,10 @@ pub struct World {
     daemon: Option<Daemon>,
     vms: Vec<Vm>,
     /// Messages in flight to the owner, and back.
-    requests: Vec<(Id, Message)>,
-    replies: Vec<(Id, Answer)>,
+    requests: Vec<(Id, OwnerRequest)>,
+    replies: Vec<(Id, OwnerReply)>,
     /// The sandbox and ticket of each call.
-    calls: HashMap<Id, (usize, Ticket)>,
+    calls: HashMap<Id, (usize, CalloutId)>,
     /// The sandbox and client on whose behalf a call was sent, and with which it ends.
     own: HashMap<Id, (usize, usize)>,
     head: u64,
@@ -138,10 +138,10 @@ pub struct World {
 
 /// Sends a call to the owner.
 fn send(
-    calls: &mut HashMap<Id, (usize, Ticket)>,
-    requests: &mut Vec<(Id, Message)>,
+    calls: &mut HashMap<Id, (usize, CalloutId)>,
+    requests: &mut Vec<(Id, OwnerRequest)>,
     (id, at): (Id, usize),
-    call: Call,
+    call: Callout,
 ) {
     assert!(call.timeout > 0 && call.timeout <= 10_000);
     calls.insert(id, (at, call.ticket));
@@ -175,12 +175,12 @@ impl World {
             let shared = Shared::default();
             let queue = Arc::new(Queue::default());
             shared.event_loop(queue.clone());
-            let bounds = Bounds {
+            let bounds = CalloutLimits {
                 most: 8,
                 most_waits: 2,
-                ..Bounds::default()
+                ..CalloutLimits::default()
             };
-            let calls = Arc::new(Calls::new(format!("vm-{n}"), bounds));
+            let calls = Arc::new(CalloutClient::new(format!("vm-{n}"), bounds));
             shared.join(calls.clone());
             world.vms.push(Vm {
                 shared,
@@ -195,8 +195,8 @@ impl World {
         world
     }
 
-    fn time(&self) -> Now {
-        Now {
+    fn time(&self) -> CallTime {
+        CallTime {
             monotonic: self.now,
             unix: 1_700_000_000_000 + self.now,
         }
@@ -204,12 +204,19 @@ impl World {
 
     fn start(&mut self) {
         let daemon = Daemon::start(&self.shelf, SPACE, self.time());
-        let last = Move::Final(Some(self.head - 5));
-        daemon.moved(&SPACE, &[Move::Known(true), Move::Head(self.head), last]);
+        let last = ChainChange::Final(Some(self.head - 5));
+        daemon.moved(
+            &SPACE,
+            &[
+                ChainChange::ChainVerified(true),
+                ChainChange::Head(self.head),
+                last,
+            ],
+        );
         self.daemon = Some(daemon);
     }
 
-    fn moves(&mut self, moves: &[Move], happened: &[Happened]) {
+    fn moves(&mut self, moves: &[ChainChange], happened: &[Happened]) {
         if let Some(daemon) = &self.daemon {
             daemon.moved(&SPACE, moves);
         }
@@ -228,7 +235,7 @@ impl World {
                 let keys = (0..4).map(key).collect();
                 let (step, now) = (self.step, self.now);
                 let vm = &mut self.vms[at];
-                if vm.calls.ask_for_all(keys, &SPACE, waiter(name), now) {
+                if vm.calls.lookup_all(keys, &SPACE, waiter(name), now) {
                     vm.batches.insert(name, step);
                     self.call_own(at, name);
                 }
@@ -275,9 +282,9 @@ impl World {
             Step::Garbage(which) => {
                 if let Some((id, _)) = take(&mut self.replies, which) {
                     let status = if which % 2 == 0 { 503 } else { 404 };
-                    let answer = Answer {
+                    let answer = OwnerReply {
                         status,
-                        ..Answer::default()
+                        ..OwnerReply::default()
                     };
                     self.reply(id, Some(answer));
                 }
@@ -286,16 +293,16 @@ impl World {
             Step::Purge(of) => self.purge(of),
             Step::Head => {
                 self.head += 1;
-                let last = Move::Final(Some(self.head - 5));
+                let last = ChainChange::Final(Some(self.head - 5));
                 let head = self.head;
-                self.moves(&[Move::Head(head), last], &[Happened::Head(head)]);
+                self.moves(&[ChainChange::Head(head), last], &[Happened::Head(head)]);
             }
             Step::Reorg(depth) => {
                 let from = self.head - depth;
                 self.head += 1;
                 let head = self.head;
                 self.moves(
-                    &[Move::Reorg { from }, Move::Head(head)],
+                    &[ChainChange::Reorg { from }, ChainChange::Head(head)],
                     &[Happened::Reorg(from), Happened::Head(head)],
                 );
             }
@@ -336,18 +343,18 @@ impl World {
         if !coalesces && !vm.calls.is_up() {
             return self.fetch(at, of, None);
         }
-        match vm.shared.flights.begin(key, waiter(name)).unwrap() {
+        match vm.shared.flights.join_flight(key, waiter(name)).unwrap() {
             Role::Follower => {}
             Role::Leader(token) => {
                 vm.shared.flights.follow(&token, waiter(name)).unwrap();
                 let in_vain = name % 7 == 0;
-                match vm.calls.ask(key, token, &SPACE, coalesces, in_vain, now) {
+                match vm.calls.lookup(key, token, &SPACE, coalesces, in_vain, now) {
                     Ok(()) => {}
                     Err(token) => {
-                        vm.shared.flights.leave(&key, waiter(name));
+                        vm.shared.flights.remove_follower(&key, waiter(name));
                         return match coalesces {
                             true => self.fetch(at, of, Some(token)),
-                            false => vm.shared.finish(token, Outcome::Alone),
+                            false => vm.shared.finish(token, FlightOutcome::NotShareable),
                         };
                     }
                 }
@@ -358,7 +365,7 @@ impl World {
     }
 
     /// Fetches from the node as `Exchange::new_fill` does.
-    fn fetch(&mut self, at: usize, of: u8, token: Option<Token>) {
+    fn fetch(&mut self, at: usize, of: u8, token: Option<Leadership>) {
         let vm = &mut self.vms[at];
         let mark = vm.calls.mark(&SPACE, self.now);
         let is_known = mark.is_some_and(|mark| mark.is_known);
@@ -372,16 +379,16 @@ impl World {
                 (class, Some(height))
             }
         };
-        let meta = Meta {
+        let meta = EntryMeta {
             class,
             height,
             block_number: height.filter(|_| class != Class::Tip),
             follows: mark.map(|mark| (SPACE, mark.epoch)),
-            ..Meta::default()
+            ..EntryMeta::default()
         };
         let said = format!("{at} {of} {} {}", self.step, self.head);
         let payload = Payload::Raw(said.into_bytes().into());
-        let entry = Entry::new(Envelope::none(), payload, meta);
+        let entry = CacheEntry::new(Envelope::none(), payload, meta);
         vm.fetches.push(Fetch {
             token,
             key: of,
@@ -405,26 +412,26 @@ impl World {
         };
         let key = key(of);
         match (how, token) {
-            (0, Some(token)) => vm.shared.hand_on(token),
-            (1, Some(token)) => vm.shared.finish(token, Outcome::Alone),
+            (0, Some(token)) => vm.shared.hand_over(token),
+            (1, Some(token)) => vm.shared.finish(token, FlightOutcome::NotShareable),
             (0 | 1, None) => {}
             (2, token) => {
                 // a response that must not be stored
-                vm.calls.give_back(key);
+                vm.calls.release_lease(key);
                 if let Some(token) = token {
                     self.land(at, token, entry, generation);
                 }
             }
             (_, token) => {
-                let entry = entry.among(vm.calls.chains());
+                let entry = entry.with_chain_dependency(vm.calls.chains());
                 if let Some(stamp) = entry.stamp() {
-                    stamp.tell();
+                    stamp.observe_dependency();
                 }
                 let entry = Arc::new(entry);
-                let about = About::of(&entry, SPACE, None, generation).unwrap();
+                let about = StoreAttributes::for_entry(&entry, SPACE, None, generation).unwrap();
                 vm.calls.store(key, Arc::clone(&entry), about, None);
                 if let Some(token) = token {
-                    vm.shared.land(Landing {
+                    vm.shared.publish_to_followers(PendingPublish {
                         token,
                         entry,
                         generation,
@@ -434,8 +441,8 @@ impl World {
         }
     }
 
-    fn land(&mut self, at: usize, token: Token, entry: Entry, generation: u64) {
-        self.vms[at].shared.land(Landing {
+    fn land(&mut self, at: usize, token: Leadership, entry: CacheEntry, generation: u64) {
+        self.vms[at].shared.publish_to_followers(PendingPublish {
             token,
             entry: Arc::new(entry),
             generation,
@@ -447,28 +454,28 @@ impl World {
             return;
         };
         let (scope, of) = match of {
-            0..4 => (Scope::Key(key(of)), Some(of)),
-            _ => (Scope::Everything, None),
+            0..4 => (PurgeScope::Key(key(of)), Some(of)),
+            _ => (PurgeScope::Everything, None),
         };
         let time = self.time();
         daemon.owner.purge(&scope, || time).unwrap();
         self.happened.push((self.step, Happened::Purged(of)));
     }
 
-    fn deliver(&mut self, id: Id, message: Message) {
+    fn deliver(&mut self, id: Id, message: OwnerRequest) {
         let time = self.time();
         let answer = match &mut self.daemon {
             Some(daemon) => daemon.serve(id, message, time),
             // Envoy's local reply
-            None => Some(Answer {
+            None => Some(OwnerReply {
                 status: 503,
-                ..Answer::default()
+                ..OwnerReply::default()
             }),
         };
         self.replies.extend(answer.map(|answer| (id, answer)));
     }
 
-    fn reply(&mut self, id: Id, answer: Option<Answer>) {
+    fn reply(&mut self, id: Id, answer: Option<OwnerReply>) {
         let Some((at, ticket)) = self.calls.remove(&id) else {
             return;
         };
@@ -505,7 +512,7 @@ impl World {
     /// Sends the calls on behalf of a client.
     fn call_own(&mut self, at: usize, name: usize) {
         let vm = &self.vms[at];
-        while let Some(call) = vm.calls.next_own(&vm.shared, waiter(name), self.now) {
+        while let Some(call) = vm.calls.next_for_stream(&vm.shared, waiter(name), self.now) {
             self.ids += 1;
             self.own.insert(self.ids, (at, name));
             send(&mut self.calls, &mut self.requests, (self.ids, at), call);
@@ -546,21 +553,21 @@ impl World {
             panic!("it has gone");
         };
         match turn {
-            Turn::Lead(token) => self.fetch(at, client.key, Some(token)),
-            Turn::Landed(Outcome::Answer(entry)) => {
+            Wakeup::Lead(token) => self.fetch(at, client.key, Some(token)),
+            Wakeup::Response(FlightOutcome::Answer(entry)) => {
                 let is_current = vm.calls.generation() == client.generation;
-                if is_current && entry.answers(client.mark.as_ref()) {
+                if is_current && entry.answers_request(client.mark.as_ref()) {
                     self.assert_valid(at, client.key, client.began, &entry);
                 }
             }
-            Turn::Landed(Outcome::Alone) => {}
+            Wakeup::Response(FlightOutcome::NotShareable) => {}
         }
         self.ends(at, name);
     }
 
     /// Asserts that a client whose lookup began at `began` may receive the entry.
-    fn assert_valid(&mut self, at: usize, of: u8, began: u64, entry: &Entry) {
-        let bytes = Encoded::of(entry).unwrap().payload.to_vec();
+    fn assert_valid(&mut self, at: usize, of: u8, began: u64, entry: &CacheEntry) {
+        let bytes = Encoded::from_entry(entry).unwrap().payload.to_vec();
         let said = String::from_utf8(bytes).unwrap();
         let mut words = said.split(' ').map(|word| word.parse::<u64>().unwrap());
         let mut word = || words.next().unwrap();

@@ -1,12 +1,12 @@
 //! Chains followed over the Beacon API.
 
-use sszip_core::config::follow::{Api, Finality, Follow};
+use sszip_core::config::head_source::{Api, Finality, HeadSource};
 
 use super::node::Node;
 use super::owner::{head, Owner};
 
-fn beacon(url: &str) -> Follow {
-    Follow {
+fn beacon(url: &str) -> HeadSource {
+    HeadSource {
         api: Api::Beacon,
         ..head(url)
     }

@@ -1,6 +1,6 @@
 //! Chains followed in JSON-RPC over HTTP and Unix sockets.
 
-use sszip_core::config::follow::Finality;
+use sszip_core::config::head_source::Finality;
 
 use super::node::Node;
 use super::owner::{head, Owner, NAMESPACE};

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
-use sszip_core::config::follow::{Api, Finality, Follow};
+use sszip_core::config::head_source::{Api, Finality, HeadSource};
 use sszip_owner::config::Config;
 use sszip_owner::log::Log;
-use sszip_owner::open::store;
-use sszip_owner::run::Running;
+use sszip_owner::open_store::store;
+use sszip_owner::owner_lifecycle::RunningOwner;
 use tempfile::TempDir;
 
 /// The namespace "mainnet" in the protocol's notation.
@@ -18,13 +18,13 @@ pub const NAMESPACE: &str = "2cc87c4f2698b452bb101cdf6d09df88";
 
 /// An owner that runs until it is dropped.
 pub struct Owner {
-    running: Running,
+    running: RunningOwner,
     folder: Arc<TempDir>,
     lines: Arc<Mutex<Vec<String>>>,
 }
 
-pub fn head(url: &str) -> Follow {
-    Follow {
+pub fn head(url: &str) -> HeadSource {
+    HeadSource {
         url: url.to_owned(),
         interval: 100,
         finality: Finality::Tag,
@@ -35,21 +35,22 @@ pub fn head(url: &str) -> Follow {
 }
 
 impl Owner {
-    pub fn start(head: Follow) -> Self {
+    pub fn start(head: HeadSource) -> Self {
         Self::start_in(Arc::new(tempfile::tempdir().unwrap()), head)
     }
 
     /// Starts an owner with the store of an earlier one.
-    pub fn start_in(folder: Arc<TempDir>, head: Follow) -> Self {
+    pub fn start_in(folder: Arc<TempDir>, head: HeadSource) -> Self {
         let lines: Arc<Mutex<Vec<String>>> = Arc::default();
         let log: Log = Arc::new({
             let lines = Arc::clone(&lines);
             move |_, line| lines.lock().unwrap().push(line.to_owned())
         });
-        let mut config = Config::of(folder.path().join("socket"), folder.path().join("store"));
+        let mut config =
+            Config::with_paths(folder.path().join("socket"), folder.path().join("store"));
         config.follows = vec![("mainnet".to_owned(), head)];
         let open = store(&config.path, 64 << 20, Arc::clone(&log));
-        let running = Running::start(config, open, log).unwrap();
+        let running = RunningOwner::start(config, open, log).unwrap();
         let owner = Self {
             running,
             folder,
@@ -139,7 +140,7 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        let has_ended = self.running.join(Duration::from_secs(30));
+        let has_ended = self.running.stop_within(Duration::from_secs(30));
         assert!(has_ended || std::thread::panicking());
     }
 }

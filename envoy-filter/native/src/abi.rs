@@ -229,7 +229,7 @@ macro_rules! callbacks {
 
             $(#[no_mangle]
             extern "C" fn $name($($argument: $type),*) $(-> $result)? {
-                if let Some(simulated) = crate::simulated::of(stringify!($name)) {
+                if let Some(simulated) = crate::simulated::simulated_callback(stringify!($name)) {
                     type Simulated = extern "C" fn($($type),*) $(-> $result)?;
                     // SAFETY: the simulated function has this type.
                     let simulated = unsafe { std::mem::transmute::<*const (), Simulated>(simulated) };

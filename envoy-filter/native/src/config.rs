@@ -7,19 +7,19 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, Weak};
 
 use sszip_core::cache::process::Process;
 use sszip_core::config::files;
-use sszip_core::config::follows::Named;
+use sszip_core::config::head_sources::NamespaceSource;
 use sszip_core::config::json;
-use sszip_core::config::learnt::Learnt;
-use sszip_core::config::plan::{Place, Plan};
-use sszip_core::config::spelling::describe;
-use sszip_core::config::{Config, Directives, Source};
+use sszip_core::config::node_capabilities::NodeCapabilities;
+use sszip_core::config::setting_error::describe;
+use sszip_core::config::validated::{RouteDeclaration, ValidatedConfig};
+use sszip_core::config::{ConfigBlock, DirectiveLocation, RouteConfig};
 
 use crate::abi::LogLevel;
-use crate::background::Background;
+use crate::background::BackgroundRequests;
 use crate::envoy::{self, FilterConfig};
 use crate::metrics::Metrics;
 use crate::status;
-use crate::store::{self, Life};
+use crate::store::{self, ConfigLifetime};
 
 /// State that all filters of the process share.
 pub static PROCESS: LazyLock<Process> = LazyLock::new(Process::default);
@@ -31,9 +31,9 @@ static WORKERS: LazyLock<Option<usize>> =
 
 /// Settings of a request.
 #[derive(Debug)]
-pub struct Settings {
+pub struct RequestSettings {
     /// Settings of the core.
-    pub core: Arc<Config>,
+    pub core: Arc<RouteConfig>,
     /// Requests are purges.
     pub purges: bool,
     /// Requests are status requests.
@@ -42,51 +42,51 @@ pub struct Settings {
 
 /// Settings of a filter or a route as they are written in its configuration.
 #[derive(Clone, Debug, Default)]
-struct Said {
-    directives: Directives,
+struct ParsedSettings {
+    directives: ConfigBlock,
     purges: Option<bool>,
     tells: Option<bool>,
 }
 
 /// Configuration of a filter.
 #[derive(Debug)]
-pub struct Filter {
-    said: Said,
+pub struct FilterSettings {
+    said: ParsedSettings,
     /// Settings of requests without a route configuration.
-    settings: Arc<Settings>,
+    settings: Arc<RequestSettings>,
     /// Owner in use. It is dropped before `life` ends, so that the last filter
     /// does not restart an owner.
-    _uses: Option<store::Use>,
+    _uses: Option<store::OwnerGuard>,
     /// Identity by which routes recognize the filter.
-    life: Arc<Life>,
+    life: Arc<ConfigLifetime>,
     /// Metrics of the filter's requests.
     pub metrics: Arc<Metrics>,
     /// Node capabilities of each cluster, recorded by all workers.
-    learnt: RwLock<HashMap<Vec<u8>, Learnt>>,
+    learnt: RwLock<HashMap<Vec<u8>, NodeCapabilities>>,
     /// Background requests of the filter.
-    pub background: Arc<Background>,
+    pub background: Arc<BackgroundRequests>,
 }
 
 /// Configuration of a route. It inherits missing settings from the filter.
 #[derive(Debug)]
-pub struct Route {
-    said: Said,
+pub struct RouteOverrides {
+    said: ParsedSettings,
     /// Settings merged with each filter: every listener has a filter of its
     /// own, and several listeners may use one route.
-    settings: Mutex<Vec<(Weak<Life>, Arc<Settings>)>>,
-    life: Life,
+    settings: Mutex<Vec<(Weak<ConfigLifetime>, Arc<RequestSettings>)>>,
+    life: ConfigLifetime,
 }
 
-impl Filter {
+impl FilterSettings {
     /// Parses and validates the configuration of a filter.
     ///
     /// # Errors
     /// Text of the error, with the accepted values.
     pub fn new(json: &[u8], envoy: FilterConfig) -> Result<Self, String> {
-        let mut plan = Plan::default();
-        let mut said = Said::read(json, Some(&mut plan))?;
+        let mut plan = ValidatedConfig::default();
+        let mut said = ParsedSettings::read(json, Some(&mut plan))?;
         // a configured filter is enabled by default
-        let mut on = Said::default();
+        let mut on = ParsedSettings::default();
         on.set("enable", &["on".into()], None)?;
         said.inherit(&on);
         let settings = said.settings();
@@ -100,7 +100,7 @@ impl Filter {
                 .for_each(|text| envoy::log(LogLevel::Warn, text));
         }
         store::check(&plan)?;
-        let life = Arc::<Life>::default();
+        let life = Arc::<ConfigLifetime>::default();
         let uses = match *WORKERS {
             Some(_) => store::start(&plan, &life)?,
             None => None,
@@ -113,12 +113,12 @@ impl Filter {
             _uses: uses,
             life,
             learnt: RwLock::default(),
-            background: Background::new(envoy.scheduler()),
+            background: BackgroundRequests::new(envoy.scheduler()),
         })
     }
 
     /// Returns the node capabilities of a cluster.
-    pub fn learnt(&self, cluster: &[u8]) -> Learnt {
+    pub fn node_capabilities(&self, cluster: &[u8]) -> NodeCapabilities {
         let known = self.learnt.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(learnt) = known.get(cluster) {
             return learnt.clone();
@@ -129,13 +129,13 @@ impl Filter {
     }
 
     /// Returns the settings of a request.
-    pub fn of(&self, route: Option<&Route>) -> Arc<Settings> {
+    pub fn for_request(&self, route: Option<&RouteOverrides>) -> Arc<RequestSettings> {
         let Some(route) = route else {
             return Arc::clone(&self.settings);
         };
         let known = &route.settings;
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_this = |life: &Weak<Life>| Weak::as_ptr(life) == Arc::as_ptr(&self.life);
+        let is_this = |life: &Weak<ConfigLifetime>| Weak::as_ptr(life) == Arc::as_ptr(&self.life);
         if let Some((_, settings)) = known.iter().find(|(life, _)| is_this(life)) {
             return Arc::clone(settings);
         }
@@ -151,19 +151,19 @@ impl Filter {
     }
 }
 
-impl Route {
+impl RouteOverrides {
     /// Parses the configuration of a route.
     ///
     /// # Errors
     /// Text of the error, with the accepted values.
     pub fn new(json: &[u8]) -> Result<Self, String> {
-        let said = Said::read(json, None)?;
+        let said = ParsedSettings::read(json, None)?;
         let settings = said.settings();
         // Head sources of a namespace that the route sets are followed before
         // the first request; for other routes the namespace depends on a filter
         // that is not known yet.
-        let life = Life::default();
-        let mut plan = Plan::default();
+        let life = ConfigLifetime::default();
+        let mut plan = ValidatedConfig::default();
         let follows = &settings.core.cache.follows;
         if plan.follows.add(follows, settings.named()).is_ok() {
             store::claim(&plan, &[&life]);
@@ -176,16 +176,16 @@ impl Route {
     }
 }
 
-impl Settings {
-    fn named(&self) -> Named<'_> {
+impl RequestSettings {
+    fn named(&self) -> NamespaceSource<'_> {
         let namespace = self.core.cache.namespace.as_deref();
-        namespace.map_or(Named::No, Named::Always)
+        namespace.map_or(NamespaceSource::Derived, NamespaceSource::Fixed)
     }
 }
 
 /// Adds a route as requests use it.
-fn add(plan: &mut Plan, settings: &Settings) -> Result<(), String> {
-    let place = Place {
+fn add(plan: &mut ValidatedConfig, settings: &RequestSettings) -> Result<(), String> {
+    let place = RouteDeclaration {
         name: "a filter or route",
         named: settings.named(),
         answers: !settings.tells,
@@ -200,8 +200,8 @@ fn add(plan: &mut Plan, settings: &Settings) -> Result<(), String> {
 }
 
 /// Starts to follow a route's head sources, when its filter is known.
-fn follow(settings: &Settings, of: &[&Life]) {
-    let mut plan = Plan::default();
+fn follow(settings: &RequestSettings, of: &[&ConfigLifetime]) {
+    let mut plan = ValidatedConfig::default();
     if let Err(error) = add(&mut plan, settings) {
         envoy::log(LogLevel::Error, &error);
     }
@@ -215,7 +215,7 @@ fn follow(settings: &Settings, of: &[&Life]) {
 
 /// Starts the hot tier of the process with the memory of the first route that
 /// caches. On any thread.
-fn start(config: &Config) {
+fn start(config: &RouteConfig) {
     if let (true, Some(workers)) = (config.caches(), *WORKERS) {
         let bytes = config.cache.memory;
         let longest = config.cache.max_entry.min(bytes);
@@ -223,10 +223,10 @@ fn start(config: &Config) {
     }
 }
 
-impl Said {
+impl ParsedSettings {
     /// Parses settings. Settings of the process are added to `plan`, or
     /// rejected without one.
-    fn read(json: &[u8], mut plan: Option<&mut Plan>) -> Result<Self, String> {
+    fn read(json: &[u8], mut plan: Option<&mut ValidatedConfig>) -> Result<Self, String> {
         let mut said = Self::default();
         for (name, values) in json::settings("filter_config", json)? {
             said.set(&name, &values, plan.as_deref_mut())?;
@@ -238,7 +238,7 @@ impl Said {
         &mut self,
         name: &str,
         values: &[String],
-        plan: Option<&mut Plan>,
+        plan: Option<&mut ValidatedConfig>,
     ) -> Result<(), String> {
         let wrong = |error: &dyn Display| format!("\"{name}\" {error}");
         let bytes: Vec<_> = values.iter().map(String::as_bytes).collect();
@@ -256,11 +256,13 @@ impl Said {
                 }
             }
             _ => {
-                let values = files::with_files(name, &bytes, b"");
+                let values = files::resolve_files(name, &bytes, b"");
                 let values = values.map_err(|error| wrong(&error))?;
                 let values: Vec<_> = values.iter().map(|value| &**value).collect();
                 let at = "filter_config";
-                let set = self.directives.set_at(name, &values, Source { at });
+                let set = self
+                    .directives
+                    .set_at(name, &values, DirectiveLocation { at });
                 set.map_err(|error| describe(name, &error))?;
                 if let Some(warning) = self.directives.take_warning() {
                     envoy::log(LogLevel::Warn, &format!("\"{name}\" {warning}"));
@@ -277,8 +279,8 @@ impl Said {
         self.tells = self.tells.or(outer.tells);
     }
 
-    fn settings(&self) -> Arc<Settings> {
-        Arc::new(Settings {
+    fn settings(&self) -> Arc<RequestSettings> {
+        Arc::new(RequestSettings {
             core: Arc::new(self.directives.resolve(PROCESS.clone())),
             purges: self.purges.unwrap_or(false),
             tells: self.tells.unwrap_or(false),
@@ -290,17 +292,17 @@ impl Said {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Filter, FilterConfig, Route};
+    use super::{FilterConfig, FilterSettings, RouteOverrides};
 
-    fn filter(json: &[u8]) -> Result<Filter, String> {
-        Filter::new(json, FilterConfig::new(std::ptr::null_mut()))
+    fn filter(json: &[u8]) -> Result<FilterSettings, String> {
+        FilterSettings::new(json, FilterConfig::new(std::ptr::null_mut()))
     }
 
     #[test]
     fn json_settings_are_parsed_like_directives() {
         let json = br#"{"min_length": 2048.0, "types": ["text/*", "application/json"],
             "hold": "32k 10ms", "comp_level": "9", "ssz": true}"#;
-        let config = filter(json).map(|filter| Arc::clone(&filter.of(None).core));
+        let config = filter(json).map(|filter| Arc::clone(&filter.for_request(None).core));
         let config = config.expect("it is right");
         assert!(config.enable && config.ssz.enable && config.types.contains(b"text/css"));
         assert_eq!((config.min_length, config.comp_level), (2048, 9));
@@ -313,7 +315,7 @@ mod tests {
             &br#"{"cache_valid": ["tip 3s", "immutable 2h"]}"#[..],
             br#"{"cache_valid": [["tip", "3s"], ["immutable", "2h"]]}"#,
         ] {
-            let settings = filter(json).expect("right").of(None);
+            let settings = filter(json).expect("right").for_request(None);
             let valid = format!("{:?}", settings.core.cache.valid);
             assert!(
                 valid.contains("3000") && valid.contains("7200000"),
@@ -325,25 +327,25 @@ mod tests {
     #[test]
     fn route_settings_override_filter_settings() {
         let filter = filter(br#"{"min_length": 7, "comp_level": 3}"#).expect("right");
-        let route = Route::new(br#"{"enable": false, "min_length": 9}"#).expect("right");
-        let config = &filter.of(Some(&route)).core;
+        let route = RouteOverrides::new(br#"{"enable": false, "min_length": 9}"#).expect("right");
+        let config = &filter.for_request(Some(&route)).core;
         assert!(!config.enable);
         assert_eq!((config.min_length, config.comp_level), (9, 3));
-        assert_eq!(filter.of(None).core.min_length, 7);
-        assert!(Arc::ptr_eq(config, &filter.of(Some(&route)).core));
+        assert_eq!(filter.for_request(None).core.min_length, 7);
+        assert!(Arc::ptr_eq(config, &filter.for_request(Some(&route)).core));
     }
 
     #[test]
     fn route_drops_settings_of_destroyed_filters() {
-        let route = Route::new(br#"{"comp_level": 9}"#).expect("right");
+        let route = RouteOverrides::new(br#"{"comp_level": 9}"#).expect("right");
         let stays = filter(b"{}").expect("right");
-        let kept = stays.of(Some(&route));
+        let kept = stays.for_request(Some(&route));
         for _ in 0..10 {
             let filter = filter(br#"{"min_length": 7}"#).expect("right");
-            assert_eq!(filter.of(Some(&route)).core.min_length, 7);
+            assert_eq!(filter.for_request(Some(&route)).core.min_length, 7);
         }
         assert_eq!(route.settings.lock().expect("nobody has panicked").len(), 2);
-        assert!(Arc::ptr_eq(&kept, &stays.of(Some(&route))));
+        assert!(Arc::ptr_eq(&kept, &stays.for_request(Some(&route))));
     }
 
     #[test]
@@ -376,7 +378,7 @@ mod tests {
             (b"[]", "filter_config must be an object of settings"),
         ] {
             assert_eq!(filter(json).map(|_| ()), Err(error.to_owned()));
-            assert_eq!(Route::new(json).map(|_| ()), Err(error.to_owned()));
+            assert_eq!(RouteOverrides::new(json).map(|_| ()), Err(error.to_owned()));
         }
         assert!(filter(b"{").is_err_and(|error| error.starts_with("filter_config is not JSON")));
         assert!(filter(b" ").is_ok());

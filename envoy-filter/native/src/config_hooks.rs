@@ -7,16 +7,16 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use crate::abi::{EnvoyBuffer, EnvoyHeader, FilterConfigPtr};
-use crate::background::Background;
-use crate::config::Filter;
+use crate::background::BackgroundRequests;
+use crate::config::FilterSettings;
 use crate::envoy::{Head, Pieces};
 use crate::hooks::guarded;
 
 /// # Safety
 /// `config` is from `envoy_dynamic_module_on_http_filter_config_new`, and not destroyed.
-unsafe fn with(config: *const c_void, call: impl FnOnce(&Background)) {
+unsafe fn with(config: *const c_void, call: impl FnOnce(&BackgroundRequests)) {
     // SAFETY: the function's contract.
-    if let Some(filter) = unsafe { config.cast::<Filter>().as_ref() } {
+    if let Some(filter) = unsafe { config.cast::<FilterSettings>().as_ref() } {
         // after the last of its requests ends, a worker may destroy the filter
         let background = Arc::clone(&filter.background);
         guarded((), || call(&background));
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
     // SAFETY: the function's contract.
     unsafe {
         with(config, |background| {
-            background.head(id, &Head::given(headers, number), is_all);
+            background.head(id, &Head::from_hook(headers, number), is_all);
         });
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sszip_core::exchange::{Field, HeadEdit};
+use sszip_core::exchange::{HeadEdit, Header};
 use sszip_core::log::escaped;
 
 use crate::abi::*;
@@ -24,7 +24,7 @@ impl Head {
     ///
     /// # Safety
     /// `fields` are `number` headers, valid as long as this head.
-    pub unsafe fn given(fields: *const EnvoyHeader, number: usize) -> Self {
+    pub unsafe fn from_hook(fields: *const EnvoyHeader, number: usize) -> Self {
         match number {
             0 => Self(Vec::new()),
             // SAFETY: the function's contract.
@@ -33,7 +33,7 @@ impl Head {
     }
 
     /// All headers.
-    pub fn fields(&self) -> impl Iterator<Item = Field<'_>> + Clone {
+    pub fn fields(&self) -> impl Iterator<Item = Header<'_>> + Clone {
         // SAFETY: within a hook, the head is not changed while it is borrowed.
         self.0
             .iter()
@@ -41,13 +41,13 @@ impl Head {
     }
 
     /// All headers except the pseudo-headers, which do not exist in HTTP/1.1.
-    pub fn plain(&self) -> impl Iterator<Item = Field<'_>> + Clone {
+    pub fn plain(&self) -> impl Iterator<Item = Header<'_>> + Clone {
         self.fields().filter(|(name, _)| !name.starts_with(b":"))
     }
 
     /// Edits that restore the present values of the headers that `edits`
     /// changes, in one line each.
-    pub fn fields_of(&self, edits: &[HeadEdit]) -> Vec<HeadEdit> {
+    pub fn inverse_edits(&self, edits: &[HeadEdit]) -> Vec<HeadEdit> {
         let of = |name: &str| {
             let is_it = |known: &[u8]| known.eq_ignore_ascii_case(name.as_bytes());
             let lines = self.fields().filter(|(known, _)| is_it(known));
@@ -148,7 +148,7 @@ impl Stream {
 
     /// Buffered part of the request body, without the part `has` that the hook
     /// received: the two may be the same bytes.
-    pub fn kept(self, has: &Pieces) -> Pieces {
+    pub fn buffered_body(self, has: &Pieces) -> Pieces {
         // SAFETY: within a hook.
         let is_same = !has.0.is_empty()
             && unsafe { envoy_dynamic_module_callback_http_received_buffered_request_body(self.0) };
@@ -177,7 +177,7 @@ impl Stream {
 
     /// Moves `number` bytes from the start of a body buffer to its end, without
     /// a copy by the module.
-    pub fn turn(self, kind: BodyType, number: usize) {
+    pub fn rotate_buffer(self, kind: BodyType, number: usize) {
         let mut left = number;
         while left > 0 {
             let pieces = self.pieces(kind);
@@ -276,7 +276,7 @@ impl Stream {
     }
 
     /// Sets the names and values that access logs show for the stream.
-    pub fn note<'a>(self, entries: impl Iterator<Item = (&'a str, &'a [u8])>) {
+    pub fn set_dynamic_metadata<'a>(self, entries: impl Iterator<Item = (&'a str, &'a [u8])>) {
         const NAMESPACE: &[u8] = b"sszip";
         let entries = entries.map(|(key, value)| ModuleHeader {
             key: ModuleBuffer::new(key.as_bytes()),
@@ -318,7 +318,7 @@ impl Stream {
     pub fn scheduler(self) -> Arc<Scheduler> {
         // SAFETY: within a hook.
         let scheduler = unsafe { envoy_dynamic_module_callback_http_filter_scheduler_new(self.0) };
-        Arc::new(Scheduler::new(scheduler, Told::Stream))
+        Arc::new(Scheduler::new(scheduler, ScheduledTarget::Stream))
     }
 
     /// Starts a response with its head. May end the stream's filter, and calls
@@ -469,12 +469,12 @@ impl FilterConfig {
         // SAFETY: within a hook.
         let scheduler =
             unsafe { envoy_dynamic_module_callback_http_filter_config_scheduler_new(self.0) };
-        Arc::new(Scheduler::new(scheduler, Told::Config))
+        Arc::new(Scheduler::new(scheduler, ScheduledTarget::Config))
     }
 
     /// Sends a callout with a timeout of `ms` milliseconds, and returns its id;
     /// `None`: it could not be sent.
-    pub fn ask(
+    pub fn send_callout(
         self,
         cluster: &[u8],
         head: &[(Vec<u8>, Vec<u8>)],
@@ -516,14 +516,14 @@ impl FilterConfig {
 #[derive(Debug)]
 pub struct Scheduler {
     scheduler: SchedulerPtr,
-    told: Told,
+    told: ScheduledTarget,
     /// The target and its thread exist. Locked while an event is sent.
     is_open: Mutex<bool>,
 }
 
 /// Target of a scheduler's events.
 #[derive(Clone, Copy, Debug)]
-enum Told {
+enum ScheduledTarget {
     /// A stream, on its worker.
     Stream,
     /// A configuration, on the main thread.
@@ -536,7 +536,7 @@ unsafe impl Send for Scheduler {}
 unsafe impl Sync for Scheduler {}
 
 impl Scheduler {
-    fn new(scheduler: SchedulerPtr, told: Told) -> Self {
+    fn new(scheduler: SchedulerPtr, told: ScheduledTarget) -> Self {
         let is_open = Mutex::new(true);
         Self {
             scheduler,
@@ -556,13 +556,13 @@ impl Scheduler {
         // exists while it is open.
         unsafe {
             match self.told {
-                Told::Stream => {
+                ScheduledTarget::Stream => {
                     envoy_dynamic_module_callback_http_filter_scheduler_commit(
                         self.scheduler,
                         event,
                     );
                 }
-                Told::Config => {
+                ScheduledTarget::Config => {
                     envoy_dynamic_module_callback_http_filter_config_scheduler_commit(
                         self.scheduler,
                         event,
@@ -584,10 +584,10 @@ impl Drop for Scheduler {
         // SAFETY: no other reference to the scheduler is left.
         unsafe {
             match self.told {
-                Told::Stream => {
+                ScheduledTarget::Stream => {
                     envoy_dynamic_module_callback_http_filter_scheduler_delete(self.scheduler);
                 }
-                Told::Config => {
+                ScheduledTarget::Config => {
                     envoy_dynamic_module_callback_http_filter_config_scheduler_delete(
                         self.scheduler,
                     );

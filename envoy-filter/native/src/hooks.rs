@@ -8,17 +8,17 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
 use std::rc::Rc;
 
-use sszip_core::cache::stale::Failure;
+use sszip_core::cache::use_stale::UpstreamFailure;
 
 use crate::abi::{
     BodyStatus, EnvoyBuffer, EnvoyHeader, FilterConfigPtr, FilterPtr, HeadersStatus,
     LocalReplyStatus, LogLevel, TrailersStatus, VERSION,
 };
 use crate::background::{BEGIN, GIVE_WAY};
-use crate::config::{Filter as FilterConfig, Route};
+use crate::config::{FilterSettings as FilterConfig, RouteOverrides};
 use crate::envoy::{self, log, Stream};
 use crate::metrics::SHOW;
-use crate::stream::{Act, Exchange, Outcome};
+use crate::stream::{Exchange, Outcome, StreamAction};
 
 /// The filter of one stream. Envoy may destroy it while one of its hooks runs;
 /// the hook then still holds a reference.
@@ -33,7 +33,7 @@ struct Filter {
     goes_on: Cell<bool>,
 }
 
-type Handle = Rc<Filter>;
+type FilterHandle = Rc<Filter>;
 
 /// Runs the body of a hook, and returns `otherwise` if it panics.
 pub fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
@@ -44,7 +44,7 @@ pub fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
 }
 
 /// Reason why a hook has done nothing.
-enum Undone {
+enum HookError {
     /// There is no exchange, or an outer hook uses it, whose call to Envoy led
     /// to this hook.
     InUse,
@@ -59,7 +59,7 @@ enum Undone {
 /// # Safety
 /// `filter` is NULL or from `envoy_dynamic_module_on_http_filter_new`, and not
 /// destroyed.
-unsafe fn handle(filter: *const c_void) -> Option<Handle> {
+unsafe fn handle(filter: *const c_void) -> Option<FilterHandle> {
     let filter: *const Filter = filter.cast();
     if filter.is_null() {
         return None;
@@ -73,22 +73,26 @@ unsafe fn handle(filter: *const c_void) -> Option<Handle> {
 
 impl Filter {
     /// Runs `call` with the exchange.
-    fn with<T>(&self, stream: Stream, call: impl FnOnce(&mut Exchange) -> T) -> Result<T, Undone> {
+    fn with<T>(
+        &self,
+        stream: Stream,
+        call: impl FnOnce(&mut Exchange) -> T,
+    ) -> Result<T, HookError> {
         if self.has_failed.get() {
-            return Err(Undone::Failed);
+            return Err(HookError::Failed);
         }
         let Ok(mut exchange) = self.exchange.try_borrow_mut() else {
-            return Err(Undone::InUse);
+            return Err(HookError::InUse);
         };
         let done = catch_unwind(AssertUnwindSafe(|| call(&mut exchange)));
         drop(exchange);
         done.map_err(|_| {
-            self.fails(stream);
-            Undone::Failed
+            self.fail_stream(stream);
+            HookError::Failed
         })
     }
 
-    fn fails(&self, stream: Stream) {
+    fn fail_stream(&self, stream: Stream) {
         self.has_failed.set(true);
         guarded((), || {
             log(LogLevel::Error, "a stream's hook has panicked");
@@ -98,15 +102,15 @@ impl Filter {
 
     /// Runs `call` with the exchange, and performs its action after the
     /// exchange is released.
-    fn act(&self, stream: Stream, call: impl FnOnce(&mut Exchange) -> Act) -> Outcome {
+    fn perform(&self, stream: Stream, call: impl FnOnce(&mut Exchange) -> StreamAction) -> Outcome {
         let act = match self.with(stream, call) {
             Ok(act) => act,
-            Err(Undone::InUse) => return Outcome::Continue,
-            Err(Undone::Failed) => return Outcome::Ended(None),
+            Err(HookError::InUse) => return Outcome::Continue,
+            Err(HookError::Failed) => return Outcome::Ended(None),
         };
         let done = catch_unwind(AssertUnwindSafe(|| act.perform(stream, &self.is_behind)));
         let Ok(outcome) = done else {
-            self.fails(stream);
+            self.fail_stream(stream);
             return Outcome::Ended(None);
         };
         let Outcome::Ended(Some(left)) = outcome else {
@@ -125,14 +129,14 @@ impl Filter {
 unsafe fn act(
     stream: FilterPtr,
     filter: *const c_void,
-    call: impl FnOnce(&mut Exchange, Stream, &Filter) -> Act,
+    call: impl FnOnce(&mut Exchange, Stream, &Filter) -> StreamAction,
 ) -> Outcome {
     let stream = Stream::new(stream);
     // SAFETY: the function's contract.
     let Some(filter) = (unsafe { handle(filter) }) else {
         return Outcome::Continue;
     };
-    let outcome = filter.act(stream, |exchange| call(exchange, stream, &filter));
+    let outcome = filter.perform(stream, |exchange| call(exchange, stream, &filter));
     filter.goes_on.set(matches!(outcome, Outcome::Continue));
     outcome
 }
@@ -216,9 +220,9 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
         let config = unsafe { config.cast::<FilterConfig>().as_ref() };
         let envoy = envoy::FilterConfig::new(envoy);
         match (config, event) {
-            (Some(config), SHOW) => config.metrics.show(envoy),
+            (Some(config), SHOW) => config.metrics.set_gauges(envoy),
             (Some(config), BEGIN) => config.background.begin(envoy),
-            (Some(config), GIVE_WAY) => config.background.give_way(envoy),
+            (Some(config), GIVE_WAY) => config.background.yield_to_streams(envoy),
             _ => {}
         }
     });
@@ -254,7 +258,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_ne
     config: EnvoyBuffer,
 ) -> *const c_void {
     // SAFETY: the function's contract.
-    unsafe { configured(config, Route::new) }
+    unsafe { configured(config, RouteOverrides::new) }
 }
 
 /// Destroys a route's configuration, which no stream uses any more.
@@ -267,7 +271,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_de
 ) {
     guarded((), || {
         // SAFETY: the function's contract.
-        drop(unsafe { Box::from_raw(config.cast::<Route>()) });
+        drop(unsafe { Box::from_raw(config.cast::<RouteOverrides>()) });
     });
 }
 
@@ -285,7 +289,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_new(
             is_behind: Cell::new(false),
             goes_on: Cell::new(false),
         });
-        Handle::into_raw(filter).cast()
+        FilterHandle::into_raw(filter).cast()
     })
 }
 
@@ -300,10 +304,10 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_destroy(filter: *co
     }
     guarded((), || {
         // SAFETY: the function's contract.
-        let filter = unsafe { Handle::from_raw(filter.cast()) };
+        let filter = unsafe { FilterHandle::from_raw(filter.cast()) };
         let exchange = filter.exchange.try_borrow_mut();
         if let Ok(mut exchange) = exchange {
-            exchange.leave();
+            exchange.release();
         };
     });
 }
@@ -323,11 +327,11 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
         act(stream, filter, |exchange, stream, filter| {
             match filter.config.as_ref() {
                 Some(config) => {
-                    exchange.counts_to(&config.metrics);
-                    let settings = config.of(stream.route_config::<Route>());
+                    exchange.metrics_target(&config.metrics);
+                    let settings = config.for_request(stream.route_config::<RouteOverrides>());
                     exchange.request_head(stream, &settings, config, is_all)
                 }
-                None => Act::Continue,
+                None => StreamAction::Continue,
             }
         })
     };
@@ -447,7 +451,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
         return;
     };
     let mut is_request = false;
-    let outcome = filter.act(stream, |exchange| {
+    let outcome = filter.perform(stream, |exchange| {
         is_request = exchange.is_request();
         exchange.scheduled(stream, event, !filter.goes_on.get())
     });
@@ -477,7 +481,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
         let stream = Stream::new(stream);
         // an exchange in use does not need the notification
         // SAFETY: Envoy's bytes, valid during the call.
-        let failure = Failure::of_envoy(status, unsafe { details.bytes() });
+        let failure = UpstreamFailure::from_envoy(status, unsafe { details.bytes() });
         let _ = filter.with(stream, |exchange| exchange.local_reply(stream, failure));
     }
     LocalReplyStatus::Continue
@@ -598,6 +602,6 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_downstream_below_wr
         filter.is_behind.set(false);
         let stream = Stream::new(stream);
         // an exchange in use resumes by itself
-        let _ = filter.with(stream, |exchange| exchange.caught_up(stream));
+        let _ = filter.with(stream, |exchange| exchange.writable_again(stream));
     }
 }

@@ -12,11 +12,11 @@ mod config_hooks;
 mod envoy;
 mod hooks;
 mod metrics;
-mod pool;
 #[cfg(any(test, feature = "simulated"))]
 pub mod simulated;
 mod status;
 mod store;
 mod stream;
+mod thread_pool;
 mod timers;
-mod wakes;
+mod wakeups;

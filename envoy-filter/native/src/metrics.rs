@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use sszip_core::metrics::{self, Tally, GAUGES, HISTOGRAMS};
+use sszip_core::metrics::{self, ExchangeTally, GAUGES, HISTOGRAMS};
 
 use crate::config::PROCESS;
 use crate::envoy::{FilterConfig, Scheduler, Stream};
-use crate::{pool, timers};
+use crate::{thread_pool, timers};
 
 /// Metrics of a filter. Filters with one `metrics_namespace` share them.
 #[derive(Debug)]
@@ -37,16 +37,16 @@ impl Metrics {
             gauges: GAUGES.map(|name| filter.gauge(name)),
             scheduler: is_used.then(|| filter.scheduler()),
         };
-        made.wait();
+        made.schedule_update();
         made
     }
 
     /// Counts a finished exchange.
-    pub fn count(&self, stream: Stream, tally: &Tally) {
+    pub fn count(&self, stream: Stream, tally: &ExchangeTally) {
         for (counter, count) in tally.counts() {
             stream.count(self.counters[counter], count);
         }
-        for (histogram, value) in self.histograms.iter().zip(tally.measured()) {
+        for (histogram, value) in self.histograms.iter().zip(tally.histogram_values()) {
             if let Some(value) = value {
                 stream.record(*histogram, value);
             }
@@ -54,15 +54,15 @@ impl Metrics {
     }
 
     /// Sets the gauges to their present values. On the main thread.
-    pub fn show(&self, filter: FilterConfig) {
-        let now = metrics::gauges(&PROCESS, pool::waiting());
+    pub fn set_gauges(&self, filter: FilterConfig) {
+        let now = metrics::gauges(&PROCESS, thread_pool::waiting());
         for (gauge, value) in self.gauges.iter().zip(now) {
             filter.set_gauge(*gauge, value);
         }
-        self.wait();
+        self.schedule_update();
     }
 
-    fn wait(&self) {
+    fn schedule_update(&self) {
         if let Some(scheduler) = &self.scheduler {
             timers::set(scheduler, SHOW, EVERY);
         }

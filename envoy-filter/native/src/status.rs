@@ -6,17 +6,19 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use sszip_core::exchange::drive::Driver;
 use sszip_core::metrics;
-use sszip_core::status::board::Board;
+use sszip_core::status::board::MetricsBoard;
 
-static BOARD: OnceLock<Board> = OnceLock::new();
+static BOARD: OnceLock<MetricsBoard> = OnceLock::new();
 
 /// Starts counting, because a route accepts status requests.
 pub fn count() {
     if BOARD.get().is_some() {
         return;
     }
-    let numbers: Vec<_> = (0..Board::LENGTH).map(|_| Default::default()).collect();
-    if let Some(board) = Board::begin(Vec::leak(numbers), wall()) {
+    let numbers: Vec<_> = (0..MetricsBoard::LENGTH)
+        .map(|_| Default::default())
+        .collect();
+    if let Some(board) = MetricsBoard::init(Vec::leak(numbers), wall()) {
         let _ = BOARD.set(board);
     }
 }
@@ -28,12 +30,16 @@ pub fn is_counted() -> bool {
 
 /// Counts an exchange that began at `since`, and passes its tally to `also`,
 /// for Envoy's own metrics.
-pub fn tally(driver: &mut Driver, since: Option<Instant>, also: impl FnOnce(&metrics::Tally)) {
+pub fn tally(
+    driver: &mut Driver,
+    since: Option<Instant>,
+    also: impl FnOnce(&metrics::ExchangeTally),
+) {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local! { static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed); }
     let elapsed = since.map(|since| since.elapsed().as_micros());
     let elapsed = elapsed.and_then(|elapsed| u64::try_from(elapsed).ok());
-    let Some(tally) = driver.tally(elapsed) else {
+    let Some(tally) = driver.metrics(elapsed) else {
         return;
     };
     if let Some(board) = BOARD.get() {
@@ -43,10 +49,10 @@ pub fn tally(driver: &mut Driver, since: Option<Instant>, also: impl FnOnce(&met
 }
 
 /// Returns the board, updated with these gauges.
-pub fn board(gauges: [u64; metrics::GAUGES.len()]) -> Option<Board> {
+pub fn board(gauges: [u64; metrics::GAUGES.len()]) -> Option<MetricsBoard> {
     let board = BOARD.get().copied()?;
     // the gauges are the sum over all workers
-    board.show(0, gauges);
+    board.set_gauges(0, gauges);
     Some(board)
 }
 

@@ -8,7 +8,7 @@
 use std::ptr::null_mut;
 
 use proxy_wasm::types::{BufferType, MapType};
-use sszip_core::exchange::{Field, HeadEdit};
+use sszip_core::exchange::{HeadEdit, Header};
 use sszip_core::memory;
 
 #[link(wasm_import_module = "env")]
@@ -130,7 +130,7 @@ pub enum Metric {
 /// # Safety
 /// `bytes` is NULL or points at `length` bytes of the proxy's last result,
 /// which nothing else owns.
-unsafe fn taken(bytes: *mut u8, length: usize) -> Vec<u8> {
+unsafe fn take_allocation(bytes: *mut u8, length: usize) -> Vec<u8> {
     match bytes.is_null() || length == 0 {
         true => Vec::new(),
         // SAFETY: the function's contract; the allocation has exactly this
@@ -164,7 +164,7 @@ fn time(clock: u32) -> u64 {
 }
 
 /// Returns a random name that no other sandbox has.
-pub fn name_of_its_own() -> String {
+pub fn random_name() -> String {
     let mut random = [0; 16];
     // SAFETY: the pointer and the length are the array's.
     unsafe { random_get(random.as_mut_ptr(), random.len()) };
@@ -195,7 +195,7 @@ pub fn shared_value(key: &str) -> SharedValue {
     };
     match status {
         // SAFETY: the proxy allocated the value for this call.
-        OK => SharedValue::Present(unsafe { taken(value, length) }, version),
+        OK => SharedValue::Present(unsafe { take_allocation(value, length) }, version),
         NOT_FOUND => SharedValue::Absent,
         _ => SharedValue::Unsupported,
     }
@@ -223,7 +223,7 @@ pub fn set_shared_value(key: &str, value: &[u8], version: u32) -> Option<bool> {
 }
 
 /// Makes a context the effective one of the calls that follow.
-pub fn become_context(context: u32) -> bool {
+pub fn set_effective_context(context: u32) -> bool {
     // SAFETY: the argument is a number.
     unsafe { proxy_set_effective_context(context) == OK }
 }
@@ -239,7 +239,7 @@ pub fn tick_in(milliseconds: u64) {
 /// exhausted. The memory is tested first, because the proxy allocates through
 /// the SDK, which ends the sandbox if the allocation fails.
 pub fn buffer(kind: BufferType, most: usize) -> Option<Vec<u8>> {
-    if !memory::is_there(most) {
+    if !memory::can_allocate(most) {
         return None;
     }
     let (mut bytes, mut length) = (null_mut(), 0);
@@ -247,7 +247,7 @@ pub fn buffer(kind: BufferType, most: usize) -> Option<Vec<u8>> {
     // the bytes for this call.
     unsafe {
         match proxy_get_buffer_bytes(kind, 0, most, &raw mut bytes, &raw mut length) {
-            OK => Some(taken(bytes, length)),
+            OK => Some(take_allocation(bytes, length)),
             _ => Some(Vec::new()),
         }
     }
@@ -271,13 +271,13 @@ pub struct Head(Vec<u8>);
 
 impl Head {
     /// Copies the headers that the proxy has now; empty: it has none.
-    pub fn of(kind: MapType) -> Self {
+    pub fn from_proxy(kind: MapType) -> Self {
         let (mut pairs, mut length) = (null_mut(), 0);
         // SAFETY: the results point at memory of their types; the proxy
         // allocated the bytes for this call.
         unsafe {
             match proxy_get_header_map_pairs(kind, &raw mut pairs, &raw mut length) {
-                OK => Self(taken(pairs, length)),
+                OK => Self(take_allocation(pairs, length)),
                 _ => Self::default(),
             }
         }
@@ -291,7 +291,7 @@ impl Head {
     }
 
     /// All headers except the pseudo-headers, which do not exist in HTTP/1.1.
-    pub fn plain(&self) -> impl Iterator<Item = Field<'_>> + Clone {
+    pub fn plain(&self) -> impl Iterator<Item = Header<'_>> + Clone {
         self.fields().filter(|(name, _)| !name.starts_with(b":"))
     }
 
@@ -317,9 +317,9 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Iterator for Fields<'a> {
-    type Item = Field<'a>;
+    type Item = Header<'a>;
 
-    fn next(&mut self) -> Option<Field<'a>> {
+    fn next(&mut self) -> Option<Header<'a>> {
         let (name, sizes) = number(self.sizes)?;
         let (value, sizes) = number(sizes)?;
         self.sizes = sizes;
@@ -345,7 +345,7 @@ pub fn digits(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-fn written<'a>(fields: impl Iterator<Item = Field<'a>> + Clone) -> Vec<u8> {
+fn serialize_headers<'a>(fields: impl Iterator<Item = Header<'a>> + Clone) -> Vec<u8> {
     let mut pairs = Vec::new();
     let number = |pairs: &mut Vec<u8>, number: usize| {
         pairs.extend_from_slice(&(number as u32).to_le_bytes());
@@ -393,7 +393,7 @@ pub fn property(path: &str) -> Vec<u8> {
     // the bytes for this call.
     unsafe {
         match proxy_get_property(path, size, &raw mut value, &raw mut length) {
-            OK => taken(value, length),
+            OK => take_allocation(value, length),
             _ => Vec::new(),
         }
     }
@@ -408,14 +408,14 @@ pub fn note(name: &str, value: &[u8]) {
 
 /// Property that stays with a request when the proxy continues it in a new
 /// stream.
-pub const OF_REQUEST: &str = "sszip.request";
+pub const REQUEST_PROPERTY: &str = "sszip.request";
 
 /// Declares the property to the proxy: Envoy's `DeclarePropertyArguments` with
 /// the name (1) and the life span (5), which is the downstream request (1).
-pub fn declare_of_request() {
+pub fn declare_request_property() {
     const FUNCTION: &str = "declare_property";
-    let mut arguments = vec![1 << 3 | 2, OF_REQUEST.len() as u8];
-    arguments.extend_from_slice(OF_REQUEST.as_bytes());
+    let mut arguments = vec![1 << 3 | 2, REQUEST_PROPERTY.len() as u8];
+    arguments.extend_from_slice(REQUEST_PROPERTY.as_bytes());
     arguments.extend_from_slice(&[5 << 3, 1]);
     let (mut results, mut length) = (null_mut(), 0);
     // SAFETY: each pointer and length belong to one slice; the proxy
@@ -430,7 +430,7 @@ pub fn declare_of_request() {
             &raw mut length,
         );
         if done == OK {
-            drop(taken(results, length));
+            drop(take_allocation(results, length));
         }
     }
 }
@@ -451,12 +451,12 @@ pub fn reset() {
 /// for access logs.
 pub fn respond<'a>(
     status: u16,
-    fields: impl Iterator<Item = Field<'a>> + Clone,
+    fields: impl Iterator<Item = Header<'a>> + Clone,
     body: &[u8],
     details: &str,
 ) {
     const NO_GRPC: i32 = -1;
-    let pairs = written(fields);
+    let pairs = serialize_headers(fields);
     // SAFETY: each pointer and length belong to one slice.
     unsafe {
         proxy_send_local_response(

@@ -7,13 +7,13 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use sszip_core::cache::process::Process;
-use sszip_core::config::follows::Named;
+use sszip_core::config::head_sources::NamespaceSource;
 use sszip_core::config::json;
-use sszip_core::config::learnt::Learnt;
-use sszip_core::config::plan::{Place, Plan};
-use sszip_core::config::sandbox::Sandbox;
-use sszip_core::config::spelling::describe;
-use sszip_core::config::{Config, Directives, Source};
+use sszip_core::config::node_capabilities::NodeCapabilities;
+use sszip_core::config::sandbox::SandboxConfig;
+use sszip_core::config::setting_error::describe;
+use sszip_core::config::validated::{RouteDeclaration, ValidatedConfig};
+use sszip_core::config::{ConfigBlock, DirectiveLocation, RouteConfig};
 
 use crate::abi::{self, Level};
 
@@ -30,16 +30,16 @@ const MOST: usize = 1000;
 
 /// Settings of a request.
 #[derive(Debug)]
-pub struct Settings {
+pub struct RequestSettings {
     /// Settings of the core.
-    pub core: Arc<Config>,
+    pub core: Arc<RouteConfig>,
     /// Requests are purges.
     pub purges: bool,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Said {
-    directives: Directives,
+struct ParsedSettings {
+    directives: ConfigBlock,
     purges: Option<bool>,
     /// Warnings for the operator about accepted settings.
     warnings: Vec<String>,
@@ -47,37 +47,37 @@ struct Said {
 
 /// Configuration of the filter.
 #[derive(Debug)]
-pub struct Filter {
-    said: Said,
-    sandbox: Sandbox,
+pub struct FilterSettings {
+    said: ParsedSettings,
+    sandbox: SandboxConfig,
     process: Process,
     /// Settings of requests whose route has none of its own.
-    settings: Arc<Settings>,
+    settings: Arc<RequestSettings>,
     /// Settings of routes by their text; `None`: the text is invalid.
-    routes: RefCell<HashMap<Vec<u8>, Option<Arc<Settings>>>>,
+    routes: RefCell<HashMap<Vec<u8>, Option<Arc<RequestSettings>>>>,
     /// Node capabilities of each cluster.
-    learnt: RefCell<HashMap<Vec<u8>, Learnt>>,
+    learnt: RefCell<HashMap<Vec<u8>, NodeCapabilities>>,
 }
 
-impl Filter {
+impl FilterSettings {
     /// Parses and validates the configuration, and returns warnings for the
     /// operator.
     ///
     /// # Errors
     /// Text of the error, with the accepted values.
     pub fn new(json: &[u8], process: &Process) -> Result<(Self, Vec<String>), String> {
-        let mut sandbox = Sandbox::default();
-        let mut said = Said::read(AS_TEXT, json, Some(&mut sandbox))?;
+        let mut sandbox = SandboxConfig::default();
+        let mut said = ParsedSettings::read(AS_TEXT, json, Some(&mut sandbox))?;
         // a configured filter is enabled by default
-        let mut on = Said::default();
+        let mut on = ParsedSettings::default();
         on.set("enable", &["on".into()], None)?;
         said.inherit(&on);
         let settings = said.settings(&sandbox, process);
         let mut warnings = std::mem::take(&mut said.warnings);
-        let mut plan = Plan::default();
+        let mut plan = ValidatedConfig::default();
         let added = plan.add(
             &settings.core,
-            Place {
+            RouteDeclaration {
                 name: "the filter",
                 named: settings.named(),
                 answers: true,
@@ -118,13 +118,13 @@ impl Filter {
     }
 
     /// Returns the node capabilities of a cluster.
-    pub fn learnt(&self, cluster: Vec<u8>) -> Learnt {
+    pub fn node_capabilities(&self, cluster: Vec<u8>) -> NodeCapabilities {
         self.learnt.borrow_mut().entry(cluster).or_default().clone()
     }
 
     /// Returns the settings of the request of the present context; `None`: its
     /// route's settings are invalid.
-    pub fn of_request(&self) -> Option<Arc<Settings>> {
+    pub fn for_request(&self) -> Option<Arc<RequestSettings>> {
         let json = abi::property(OF_ROUTE);
         if json.is_empty() {
             return Some(Arc::clone(&self.settings));
@@ -132,7 +132,7 @@ impl Filter {
         if let Some(known) = self.routes.borrow().get(&json) {
             return known.clone();
         }
-        let settings = self.of_route(&json);
+        let settings = self.for_route(&json);
         if let Err(error) = &settings {
             abi::log(Level::Error, &format!("sszip is off for a route: {error}"));
         }
@@ -145,8 +145,8 @@ impl Filter {
         settings
     }
 
-    fn of_route(&self, json: &[u8]) -> Result<Arc<Settings>, String> {
-        let mut said = Said::read("config", json, None)?;
+    fn for_route(&self, json: &[u8]) -> Result<Arc<RequestSettings>, String> {
+        let mut said = ParsedSettings::read("config", json, None)?;
         for warning in std::mem::take(&mut said.warnings) {
             abi::log(Level::Warn, &format!("sszip: of a route: {warning}"));
         }
@@ -163,17 +163,21 @@ impl Filter {
 const NO_STORE: &str = "\"cache\" needs a \"cache_owner\": \"cluster:NAME\" in the filter's \
     configuration: answers are stored by sszip-cached";
 
-impl Settings {
-    fn named(&self) -> Named<'_> {
+impl RequestSettings {
+    fn named(&self) -> NamespaceSource<'_> {
         let namespace = self.core.cache.namespace.as_deref();
-        namespace.map_or(Named::No, Named::Always)
+        namespace.map_or(NamespaceSource::Derived, NamespaceSource::Fixed)
     }
 }
 
-impl Said {
+impl ParsedSettings {
     /// Parses settings. Settings of the filter are added to `sandbox`, or
     /// rejected without one.
-    fn read(what: &str, json: &[u8], mut sandbox: Option<&mut Sandbox>) -> Result<Self, String> {
+    fn read(
+        what: &str,
+        json: &[u8],
+        mut sandbox: Option<&mut SandboxConfig>,
+    ) -> Result<Self, String> {
         let mut said = Self::default();
         for (name, values) in json::settings(what, json)? {
             said.set(&name, &values, sandbox.as_deref_mut())?;
@@ -185,7 +189,7 @@ impl Said {
         &mut self,
         name: &str,
         values: &[String],
-        sandbox: Option<&mut Sandbox>,
+        sandbox: Option<&mut SandboxConfig>,
     ) -> Result<(), String> {
         let wrong = |error: &dyn Display| format!("\"{name}\" {error}");
         let bytes: Vec<_> = values.iter().map(String::as_bytes).collect();
@@ -194,7 +198,9 @@ impl Said {
             return Ok(());
         }
         let is_of_route = sandbox.is_none();
-        let set = sandbox.unwrap_or(&mut Sandbox::default()).set(name, &bytes);
+        let set = sandbox
+            .unwrap_or(&mut SandboxConfig::default())
+            .set(name, &bytes);
         match set {
             Some(Ok(())) if is_of_route => {
                 Err(wrong(&"is of the filter: it goes into its configuration"))
@@ -202,7 +208,9 @@ impl Said {
             Some(set) => set.map_err(|error| wrong(&error)),
             None => {
                 let at = "configuration";
-                let set = self.directives.set_at(name, &bytes, Source { at });
+                let set = self
+                    .directives
+                    .set_at(name, &bytes, DirectiveLocation { at });
                 set.map_err(|error| describe(name, &error))?;
                 let warning = self.directives.take_warning();
                 self.warnings.extend(warning.map(|text| wrong(&text)));
@@ -217,10 +225,10 @@ impl Said {
         self.purges = self.purges.or(outer.purges);
     }
 
-    fn settings(&self, sandbox: &Sandbox, process: &Process) -> Arc<Settings> {
+    fn settings(&self, sandbox: &SandboxConfig, process: &Process) -> Arc<RequestSettings> {
         let mut core = self.directives.resolve(process.clone());
-        sandbox.fit(&mut core);
-        Arc::new(Settings {
+        sandbox.clamp_to_sandbox(&mut core);
+        Arc::new(RequestSettings {
             core: Arc::new(core),
             purges: self.purges.unwrap_or(false),
         })

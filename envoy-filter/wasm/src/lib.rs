@@ -7,10 +7,10 @@
 
 mod abi;
 mod config;
-mod floors;
 mod metrics;
-mod questions;
+mod probes;
 mod root;
+mod shared_floors;
 mod store;
 mod stream;
 mod timers;
@@ -18,37 +18,37 @@ mod timers;
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, ContextType};
 
-use root::Root;
+use root::FilterRoot;
 use stream::Handle;
 
 #[allow(missing_docs)] // the SDK generates it
 mod start {
     proxy_wasm::main! {{
-        proxy_wasm::set_root_context(|id| Box::new(crate::root::Handle::new(id)));
+        proxy_wasm::set_root_context(|id| Box::new(crate::root::RootHandle::new(id)));
     }}
 }
 
-impl Context for root::Handle {
+impl Context for root::RootHandle {
     fn on_http_call_response(&mut self, token: u32, fields: usize, length: usize, _: usize) {
-        self.0.calls(self.0.id, false);
+        self.0.set_called(self.0.id, false);
         self.0.answered(token, fields, length);
-        self.0.settle(self.0.id);
+        self.0.finish_call(self.0.id);
     }
 
     fn on_done(&mut self) -> bool {
-        self.0.show_nothing();
+        self.0.reset_gauges();
         true
     }
 }
 
-impl RootContext for root::Handle {
+impl RootContext for root::RootHandle {
     fn on_configure(&mut self, length: usize) -> bool {
-        Root::configure(&self.0, length)
+        FilterRoot::configure(&self.0, length)
     }
 
     fn on_tick(&mut self) {
         self.0.ticked();
-        self.0.settle(self.0.id);
+        self.0.finish_call(self.0.id);
     }
 
     fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
@@ -62,24 +62,24 @@ impl RootContext for root::Handle {
 
 impl Context for Handle {
     fn on_http_call_response(&mut self, token: u32, fields: usize, length: usize, _: usize) {
-        self.root.calls(self.id, false);
+        self.root.set_called(self.id, false);
         self.root.answered(token, fields, length);
-        self.root.settle(self.id);
+        self.root.finish_call(self.id);
     }
 
     fn on_done(&mut self) -> bool {
-        self.root.calls(self.id, false);
+        self.root.set_called(self.id, false);
         self.ended();
-        self.root.settle(self.id);
+        self.root.finish_call(self.id);
         true
     }
 }
 
 impl HttpContext for Handle {
     fn on_log(&mut self) {
-        self.root.calls(self.id, false);
+        self.root.set_called(self.id, false);
         self.logged();
-        self.root.settle(self.id);
+        self.root.finish_call(self.id);
     }
 
     fn on_http_request_headers(&mut self, _: usize, is_all: bool) -> Action {

@@ -3,16 +3,16 @@
 
 use std::cell::RefCell;
 
-use sszip_core::metrics::{self, Tally, GAUGES, HISTOGRAMS};
+use sszip_core::metrics::{self, ExchangeTally, GAUGES, HISTOGRAMS};
 
 use crate::abi::{self, Metric};
 
 /// Metrics of a filter. Each one is defined in the proxy when it is first used.
 #[derive(Debug, Default)]
-pub struct Metrics(RefCell<Known>);
+pub struct Metrics(RefCell<MetricIds>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct MetricIds {
     names: Vec<Option<String>>,
     counters: Vec<Option<u32>>,
     histograms: [Option<u32>; HISTOGRAMS.len()],
@@ -24,7 +24,7 @@ struct Known {
 
 impl Metrics {
     /// Counts a finished exchange.
-    pub fn count(&self, tally: &Tally) {
+    pub fn count(&self, tally: &ExchangeTally) {
         let known = &mut *self.0.borrow_mut();
         if known.names.is_empty() {
             known.names = metrics::counters().collect();
@@ -39,7 +39,7 @@ impl Metrics {
             }
         }
         let histograms = known.histograms.iter_mut().zip(HISTOGRAMS);
-        for ((id, name), value) in histograms.zip(tally.measured()) {
+        for ((id, name), value) in histograms.zip(tally.histogram_values()) {
             if let Some(value) = value {
                 *id = id.or_else(|| named(Metric::Histogram, name));
                 id.inspect(|id| abi::record(*id, value));

@@ -12,12 +12,12 @@ use sszip_core::exchange::drive::Job;
 use sszip_core::metrics::{self, GAUGES};
 
 use crate::abi::{self, Level};
-use crate::config::Filter;
+use crate::config::FilterSettings;
 use crate::metrics::Metrics;
-use crate::questions::Questions;
-use crate::store::Store;
+use crate::probes::Probes;
+use crate::store::OwnerCallouts;
 use crate::stream::{self, Exchange};
-use crate::timers::{Due, Timers};
+use crate::timers::{TimerKind, Timers};
 
 /// Maximum age of the gauges, in milliseconds.
 const SHOWN_EVERY: u64 = 1000;
@@ -29,19 +29,19 @@ const SHOWN_EVERY: u64 = 1000;
 const MOST_AT_ONCE: u32 = 32;
 
 /// The root context as the SDK calls it.
-pub struct Handle(pub Rc<Root>);
+pub struct RootHandle(pub Rc<FilterRoot>);
 
 /// State of a configured filter.
 #[derive(Debug)]
-pub struct Root {
+pub struct FilterRoot {
     /// Context id of the root.
     pub id: u32,
     /// State of the process, shared by its exchanges.
     pub process: Process,
-    filter: OnceCell<Filter>,
-    store: OnceCell<Store>,
+    filter: OnceCell<FilterSettings>,
+    store: OnceCell<OwnerCallouts>,
     /// Probes of nodes.
-    pub questions: Questions,
+    pub questions: Probes,
     /// Streams that may be woken or have a deadline, by context id.
     streams: RefCell<HashMap<u32, Weak<RefCell<Exchange>>>>,
     woken: Arc<Queue>,
@@ -62,7 +62,7 @@ pub struct Root {
     pub metrics: Metrics,
 }
 
-impl Handle {
+impl RootHandle {
     /// Creates the state of a root context.
     pub fn new(id: u32) -> Self {
         let process = Process::default();
@@ -70,12 +70,12 @@ impl Handle {
         let event_loop = process
             .shared
             .event_loop(Arc::clone(&woken) as Arc<dyn Wake>);
-        Self(Rc::new(Root {
+        Self(Rc::new(FilterRoot {
             id,
             process,
             filter: OnceCell::new(),
             store: OnceCell::new(),
-            questions: Questions::default(),
+            questions: Probes::default(),
             streams: RefCell::default(),
             woken,
             event_loop,
@@ -90,23 +90,25 @@ impl Handle {
     }
 }
 
-impl Root {
+impl FilterRoot {
     /// Reads the configuration. Returns whether it is valid.
     pub fn configure(root: &Rc<Self>, length: usize) -> bool {
         let json = abi::buffer(BufferType::PluginConfiguration, length).unwrap_or_default();
-        match Filter::new(&json, &root.process) {
+        match FilterSettings::new(&json, &root.process) {
             Ok((filter, warnings)) => {
                 for warning in warnings {
                     abi::log(Level::Warn, &format!("sszip: {warning}"));
                 }
                 if let Some(cluster) = filter.owner() {
                     let deadline = filter.lookup_timeout();
-                    let _ = root.store.set(Store::new(cluster, deadline, &root.process));
+                    let _ = root
+                        .store
+                        .set(OwnerCallouts::new(cluster, deadline, &root.process));
                 }
                 let _ = root.filter.set(filter);
-                abi::declare_of_request();
-                root.set_timer(Due::Gauges, SHOWN_EVERY);
-                root.plan();
+                abi::declare_request_property();
+                root.set_timer(TimerKind::Gauges, SHOWN_EVERY);
+                root.schedule_next_callouts();
                 true
             }
             Err(error) => {
@@ -117,7 +119,7 @@ impl Root {
     }
 
     /// Configuration of the filter, unless it was rejected.
-    pub fn filter(&self) -> Option<&Filter> {
+    pub fn filter(&self) -> Option<&FilterSettings> {
         self.filter.get()
     }
 
@@ -127,12 +129,12 @@ impl Root {
     }
 
     /// Adds a stream, which may be woken from here on.
-    pub fn knows(&self, id: u32, stream: &Rc<RefCell<Exchange>>) {
+    pub fn add_stream(&self, id: u32, stream: &Rc<RefCell<Exchange>>) {
         self.streams.borrow_mut().insert(id, Rc::downgrade(stream));
     }
 
     /// Removes a stream that has ended.
-    pub fn forget(&self, id: u32) {
+    pub fn remove_stream(&self, id: u32) {
         self.streams.borrow_mut().remove(&id);
         if let Some(store) = self.store.get() {
             store.forget(id, &self.process);
@@ -140,7 +142,7 @@ impl Root {
     }
 
     /// Sets a timer that is due after `milliseconds`.
-    pub fn set_timer(&self, kind: Due, milliseconds: u64) {
+    pub fn set_timer(&self, kind: TimerKind, milliseconds: u64) {
         self.timers
             .borrow_mut()
             .set(kind, milliseconds, abi::monotonic());
@@ -156,36 +158,36 @@ impl Root {
 
     /// Records the called context, and whether the call is a hook whose result
     /// resumes the stream.
-    pub fn calls(&self, context: u32, is_hook: bool) {
+    pub fn set_called(&self, context: u32, is_hook: bool) {
         self.called.set(context);
         self.hooked.set(is_hook.then_some(context));
     }
 
     /// Sends the owner requests of a stream in its own name. If another context
     /// was called, the root sends them soon.
-    pub fn call(&self, stream: u32) {
+    pub fn send_owner_requests(&self, stream: u32) {
         let Some(store) = self.store.get() else {
             return;
         };
         match self.called.get() == stream {
-            true => store.call_own(stream, self.waiter(stream), &self.process),
-            false => store.stir(),
+            true => store.send_for_stream(stream, self.waiter(stream), &self.process),
+            false => store.schedule_callouts(),
         }
     }
 
     /// Sends the owner requests of no particular stream, and the probes. The
     /// root must be the effective context.
-    fn ask(&self) {
+    fn send_callouts(&self) {
         if let Some(store) = self.store.get() {
             store.call(self.id, &self.process);
         }
-        self.questions.ask();
+        self.questions.send_probe();
     }
 
     /// Schedules the owner requests that no stream waits for.
-    pub fn stir(&self) {
+    pub fn schedule_callouts(&self) {
         if let Some(store) = self.store.get() {
-            store.stir();
+            store.schedule_callouts();
         }
     }
 
@@ -206,50 +208,52 @@ impl Root {
 
     /// Handles the root's timer.
     pub fn ticked(&self) {
-        self.calls(self.id, false);
+        self.set_called(self.id, false);
         self.room.set(MOST_AT_ONCE);
         self.is_put_off.set(false);
         let now = abi::monotonic();
         while self.room.get() > 0 {
             let due = self.timers.borrow_mut().next(now);
             match due {
-                Some(Due::Stream(id, number)) => self.of(id, |exchange| {
+                Some(TimerKind::Stream(id, number)) => self.with_stream(id, |exchange| {
                     if exchange.due(number) {
-                        self.takes_room();
+                        self.reserves_memory();
                     }
                 }),
-                Some(Due::Calls) => {
+                Some(TimerKind::Calls) => {
                     self.calls_at.set(u64::MAX);
-                    abi::become_context(self.id);
-                    self.ask();
+                    abi::set_effective_context(self.id);
+                    self.send_callouts();
                 }
-                Some(Due::Gauges) => {
+                Some(TimerKind::Gauges) => {
                     let now = metrics::gauges(&self.process, 0);
                     self.metrics.show(&now);
-                    self.set_timer(Due::Gauges, SHOWN_EVERY);
+                    self.set_timer(TimerKind::Gauges, SHOWN_EVERY);
                 }
-                Some(Due::Forgotten) => stream::redirect::forget(),
+                Some(TimerKind::Canceled) => stream::redirect::forget(),
                 // these streams are resumed below, after this call
-                Some(Due::Woken) => {}
+                Some(TimerKind::Woken) => {}
                 None => break,
             }
         }
-        abi::become_context(self.id);
+        abi::set_effective_context(self.id);
         self.timers.borrow_mut().begin(now);
     }
 
     /// Removes the sandbox's share from the gauges, which are sums over all
     /// workers, when it ends after its last stream.
-    pub fn show_nothing(&self) {
+    pub fn reset_gauges(&self) {
         self.metrics.show(&[0; GAUGES.len()]);
     }
 
     /// Runs `call` with an existing stream, in its own context.
-    fn of(&self, id: u32, call: impl FnOnce(&mut Exchange)) {
+    fn with_stream(&self, id: u32, call: impl FnOnce(&mut Exchange)) {
         let known = self.streams.borrow().get(&id).and_then(Weak::upgrade);
         if let Some(exchange) = known {
             // the exchange is not in use: each call concerns one stream
-            if let (true, Ok(mut exchange)) = (abi::become_context(id), exchange.try_borrow_mut()) {
+            if let (true, Ok(mut exchange)) =
+                (abi::set_effective_context(id), exchange.try_borrow_mut())
+            {
                 call(&mut exchange);
             }
         }
@@ -257,18 +261,18 @@ impl Root {
 
     /// Whether one more stream may be resumed now; the others are resumed by
     /// the timer.
-    fn takes_room(&self) -> bool {
+    fn reserves_memory(&self) -> bool {
         let room = self.room.get();
         self.room.set(room.saturating_sub(1));
         if room == 0 && !self.is_put_off.replace(true) {
-            self.set_timer(Due::Woken, 1);
+            self.set_timer(TimerKind::Woken, 1);
         }
         room > 0
     }
 
     /// Returns the next woken stream that may be resumed now.
     fn next_woken(&self) -> Option<u32> {
-        match self.takes_room() {
+        match self.reserves_memory() {
             true => match self.woken.next() {
                 Some(id) => Some(id as u32),
                 None => {
@@ -289,43 +293,43 @@ impl Root {
 
     /// Ends a call: resumes the woken streams, and schedules the owner requests
     /// that are due. `context` is the called one.
-    pub fn settle(&self, context: u32) {
+    pub fn finish_call(&self, context: u32) {
         self.wake(context);
         self.hooked.set(None);
         // requests of many streams are sent at each response, not a timer later
-        if context == self.id && self.is_to_ask() {
-            self.ask();
+        if context == self.id && self.has_pending_queries() {
+            self.send_callouts();
             self.wake(context);
         }
-        self.plan();
+        self.schedule_next_callouts();
     }
 
     fn wake(&self, context: u32) {
         while let Some(id) = self.next_woken() {
             match self.hooked.get() == Some(id) {
-                true => self.of(id, Exchange::wakes_soon),
-                false => self.of(id, Exchange::woken),
+                true => self.with_stream(id, Exchange::has_wakeup_pending),
+                false => self.with_stream(id, Exchange::woken),
             }
-            abi::become_context(context);
+            abi::set_effective_context(context);
         }
     }
 
     /// Whether requests of no particular stream are to be sent.
-    fn is_to_ask(&self) -> bool {
-        self.store.get().is_some_and(Store::waits) || self.questions.wait()
+    fn has_pending_queries(&self) -> bool {
+        self.store.get().is_some_and(OwnerCallouts::waits) || self.questions.wait()
     }
 
     /// Sets the timer for callouts that are due, or that time out.
-    fn plan(&self) {
-        let after = match self.is_to_ask() {
+    fn schedule_next_callouts(&self) {
+        let after = match self.has_pending_queries() {
             true => Some(1),
-            false => self.store.get().and_then(Store::next_tick),
+            false => self.store.get().and_then(OwnerCallouts::next_tick),
         };
         if let Some(after) = after {
             let at = abi::monotonic().saturating_add(after);
             if at < self.calls_at.get() {
                 self.calls_at.set(at);
-                self.set_timer(Due::Calls, after);
+                self.set_timer(TimerKind::Calls, after);
             }
         }
     }

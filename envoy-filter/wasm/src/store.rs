@@ -8,40 +8,44 @@ use std::time::Duration;
 
 use proxy_wasm::hostcalls::dispatch_http_call;
 use proxy_wasm::types::{BufferType, MapType};
-use sszip_core::cache::link::calls::{Bounds, Call, Calls, Ticket};
-use sszip_core::cache::link::{Answer, News};
-use sszip_core::cache::process::ownership::Owner;
+use sszip_core::cache::link::callout::{Callout, CalloutClient, CalloutId, CalloutLimits};
+use sszip_core::cache::link::{OwnerHealthChange, OwnerReply};
+use sszip_core::cache::process::owner_client::OwnerClient;
 use sszip_core::cache::process::wake::Waiter;
 use sszip_core::cache::process::Process;
-use sszip_core::cache::tip_floor::Floors;
+use sszip_core::cache::tip_floor::FloorSource;
 
 use crate::abi::{self, digits, Head, Level};
-use crate::floors::ProxyFloors;
+use crate::shared_floors::SharedDataFloors;
 
 /// Callouts of a filter to the owner.
 #[derive(Debug)]
-pub struct Store {
+pub struct OwnerCallouts {
     cluster: String,
-    calls: Arc<Calls>,
+    calls: Arc<CalloutClient>,
     /// Callouts in flight by the proxy's tokens, with the context that sent
     /// them.
-    under_way: RefCell<HashMap<u32, (Ticket, u32)>>,
+    under_way: RefCell<HashMap<u32, (CalloutId, u32)>>,
     /// Whether callouts are due that were not sent.
     waits: Cell<bool>,
 }
 
-impl Store {
+impl OwnerCallouts {
     /// Joins the process to the owner behind this cluster; lookups wait up to
     /// `deadline` milliseconds.
     pub fn new(cluster: &str, deadline: u64, process: &Process) -> Self {
-        let bounds = Bounds {
+        let bounds = CalloutLimits {
             deadline,
-            ..Bounds::default()
+            ..CalloutLimits::default()
         };
-        let calls = Arc::new(Calls::new(abi::name_of_its_own(), bounds));
-        calls.chains().share(Floors::Hosted(Arc::new(ProxyFloors)));
-        process.shared.join(Arc::clone(&calls) as Arc<dyn Owner>);
-        calls.greet();
+        let calls = Arc::new(CalloutClient::new(abi::random_name(), bounds));
+        calls
+            .chains()
+            .share(FloorSource::Hosted(Arc::new(SharedDataFloors)));
+        process
+            .shared
+            .join(Arc::clone(&calls) as Arc<dyn OwnerClient>);
+        calls.query_status_once();
         Self {
             cluster: cluster.to_owned(),
             calls,
@@ -57,37 +61,38 @@ impl Store {
         while let Some(call) = self.calls.next(&process.shared, abi::monotonic()) {
             self.make(&call, root, process);
         }
-        self.tell();
+        self.log_health_change();
     }
 
     /// Sends the callouts that a stream waits for, in its own name. The stream
     /// must be the called context, and its callouts end with it: requests that
     /// only other streams wait for are not sent here.
-    pub fn call_own(&self, stream: u32, waiter: Waiter, process: &Process) {
+    pub fn send_for_stream(&self, stream: u32, waiter: Waiter, process: &Process) {
         while let Some(call) = self
             .calls
-            .next_own(&process.shared, waiter, abi::monotonic())
+            .next_for_stream(&process.shared, waiter, abi::monotonic())
         {
             self.make(&call, stream, process);
         }
     }
 
-    fn make(&self, call: &Call, context: u32, process: &Process) {
-        match self.ask(call) {
+    fn make(&self, call: &Callout, context: u32, process: &Process) {
+        match self.send_callout(call) {
             Some(token) => {
                 let asked = (call.ticket, context);
                 self.under_way.borrow_mut().insert(token, asked);
             }
             None => {
                 let now = abi::monotonic();
-                self.calls.not_made(&process.shared, call.ticket, now);
+                self.calls
+                    .callout_rejected(&process.shared, call.ticket, now);
                 // the root logs the failure
                 self.waits.set(true);
             }
         }
     }
 
-    fn ask(&self, call: &Call) -> Option<u32> {
+    fn send_callout(&self, call: &Callout) -> Option<u32> {
         let message = &call.message;
         let body = match message.has_body() {
             true => Some(message.whole_body()?),
@@ -115,8 +120,8 @@ impl Store {
         let now = abi::monotonic();
         let is_of_owner = answer.as_ref().is_some_and(|it| it.generation.is_some());
         match answer {
-            Some(answer) if is_nobody_there(&answer) => {
-                self.calls.not_made(&process.shared, ticket, now);
+            Some(answer) if is_owner_absent(&answer) => {
+                self.calls.callout_rejected(&process.shared, ticket, now);
             }
             Some(answer) => self.calls.answered(&process.shared, ticket, answer, now),
             None => self.calls.failed(&process.shared, ticket, now),
@@ -143,8 +148,8 @@ impl Store {
     }
 
     /// Schedules the callouts that no stream sends.
-    pub fn stir(&self) {
-        self.calls.disown();
+    pub fn schedule_callouts(&self) {
+        self.calls.detach_from_stream();
         self.waits.set(true);
     }
 
@@ -158,8 +163,8 @@ impl Store {
         self.calls.next_tick(abi::monotonic())
     }
 
-    fn tell(&self) {
-        let Some(news) = self.calls.news(abi::monotonic()) else {
+    fn log_health_change(&self) {
+        let Some(news) = self.calls.take_health_change(abi::monotonic()) else {
             return;
         };
         let line = format!(
@@ -168,14 +173,14 @@ impl Store {
             news.text()
         );
         match news {
-            News::DoesNotAnswer | News::IsAnother => abi::log(Level::Error, &line),
-            News::Answers => abi::log(Level::Info, &line),
+            OwnerHealthChange::Down | OwnerHealthChange::Replaced => abi::log(Level::Error, &line),
+            OwnerHealthChange::Up => abi::log(Level::Info, &line),
         }
     }
 }
 
 /// Whether the proxy itself responded because no owner is reachable.
-fn is_nobody_there(answer: &Answer) -> bool {
+fn is_owner_absent(answer: &OwnerReply) -> bool {
     let says = |what: &[u8]| answer.body.windows(what.len()).any(|it| it == what);
     answer.status == 503
         && answer.generation.is_none()
@@ -184,11 +189,11 @@ fn is_nobody_there(answer: &Answer) -> bool {
 
 /// Reads the response that the proxy has received; `None`: it is not an
 /// owner's.
-fn answer(length: usize) -> Option<Answer> {
-    let head = Head::of(MapType::HttpCallResponseHeaders);
-    let mut answer = Answer {
+fn answer(length: usize) -> Option<OwnerReply> {
+    let head = Head::from_proxy(MapType::HttpCallResponseHeaders);
+    let mut answer = OwnerReply {
         status: head.get(":status").and_then(digits)? as u16,
-        ..Answer::default()
+        ..OwnerReply::default()
     };
     for (name, value) in head.plain() {
         let name = std::str::from_utf8(name).ok()?;

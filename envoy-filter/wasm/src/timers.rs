@@ -8,7 +8,7 @@ use crate::abi;
 
 /// Action that is due at a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Due {
+pub enum TimerKind {
     /// Callouts are sent, or time out.
     Calls,
     /// The deadline of that number of a stream, named by its context.
@@ -18,7 +18,7 @@ pub enum Due {
     /// The gauges are updated.
     Gauges,
     /// A driver that no new stream has continued is dropped.
-    Forgotten,
+    Canceled,
 }
 
 /// Deadlines of a root.
@@ -26,7 +26,7 @@ pub enum Due {
 pub struct Timers {
     /// Deadlines in milliseconds of the monotonic clock, the first one at the
     /// top.
-    due: BinaryHeap<Reverse<(u64, Due)>>,
+    due: BinaryHeap<Reverse<(u64, TimerKind)>>,
     /// Time at which the root is called; 0: never.
     at: u64,
 }
@@ -34,7 +34,7 @@ pub struct Timers {
 impl Timers {
     /// Sets a deadline, at least 1 millisecond ahead. Within a call of the root
     /// or of one of its streams.
-    pub fn set(&mut self, kind: Due, milliseconds: u64, now: u64) {
+    pub fn set(&mut self, kind: TimerKind, milliseconds: u64, now: u64) {
         let at = now.saturating_add(milliseconds.max(1));
         self.due.push(Reverse((at, kind)));
         if self.at == 0 || at < self.at {
@@ -43,7 +43,7 @@ impl Timers {
     }
 
     /// Removes and returns the next deadline that has passed.
-    pub fn next(&mut self, now: u64) -> Option<Due> {
+    pub fn next(&mut self, now: u64) -> Option<TimerKind> {
         let Reverse((at, _)) = self.due.peek()?;
         if *at > now {
             return None;

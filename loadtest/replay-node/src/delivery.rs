@@ -11,7 +11,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 
-use crate::payload::Payload;
+use crate::body_slices::BodySlices;
 use crate::stats::InFlight;
 use crate::witness::Pieces;
 
@@ -23,7 +23,7 @@ use crate::witness::Pieces;
 pub struct Delivery {
     slices: VecDeque<Bytes>,
     /// Pieces that follow the slices, generated when they are sent.
-    made: Option<Pieces>,
+    generated: Option<Pieces>,
     remaining: usize,
     exact: bool,
     piece: usize,
@@ -36,7 +36,7 @@ impl Delivery {
     /// Delivers `payload` in slices of at most `piece` bytes, and flushes each one if there is a
     /// `pause` between them, even one of length 0.
     pub fn new(
-        payload: Payload,
+        payload: BodySlices,
         exact: bool,
         piece: Option<usize>,
         pause: Option<Duration>,
@@ -50,7 +50,7 @@ impl Delivery {
         };
         Self {
             slices,
-            made: None,
+            generated: None,
             remaining,
             exact,
             piece: piece.unwrap_or(usize::MAX),
@@ -67,16 +67,16 @@ impl Delivery {
         pause: Option<Duration>,
         in_flight: Option<InFlight>,
     ) -> Self {
-        let whole = Self::new(Payload::default(), exact, None, pause, in_flight);
+        let whole = Self::new(BodySlices::default(), exact, None, pause, in_flight);
         Self {
             remaining: pieces.left() as usize,
-            made: Some(pieces),
+            generated: Some(pieces),
             ..whole
         }
     }
 
     fn next_piece(&mut self) -> Option<Bytes> {
-        if let (true, Some(made)) = (self.slices.is_empty(), &mut self.made) {
+        if let (true, Some(made)) = (self.slices.is_empty(), &mut self.generated) {
             self.slices.extend(made.next());
         }
         let first = self.slices.front_mut()?;

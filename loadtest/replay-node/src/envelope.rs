@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 /// Fork that a node reports for a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum ForkDeclaration {
     Nothing,
     /// The actual fork, after the value.
     Late,
@@ -46,17 +46,17 @@ impl<'de> Deserialize<'de> for Members<'de> {
 
 /// Returns the object with its `version` omitted, moved or replaced, or `None` if `json` is not an
 /// object.
-pub fn with_version(json: &[u8], said: &Said) -> Option<Vec<u8>> {
+pub fn with_version(json: &[u8], said: &ForkDeclaration) -> Option<Vec<u8>> {
     let Members(mut members) = serde_json::from_slice(json).ok()?;
     let at = members.iter().position(|(name, _)| name == "version");
     let version = at.map(|at| members.remove(at));
     let mut out = b"{".to_vec();
     match (said, version) {
-        (Said::Fork(fork), _) => {
+        (ForkDeclaration::Fork(fork), _) => {
             member(&mut out, "version", &serde_json::to_string(fork).ok()?);
         }
-        (Said::Late, Some(version)) => members.push(version),
-        (Said::Late, None) | (Said::Nothing, _) => (),
+        (ForkDeclaration::Late, Some(version)) => members.push(version),
+        (ForkDeclaration::Late, None) | (ForkDeclaration::Nothing, _) => (),
     }
     for (name, value) in members {
         member(&mut out, &name, value.get());
@@ -84,19 +84,22 @@ mod tests {
         let json = r#"{"version":"electra","finalized":true,"data":[{"version":"1"}, 2]}"#;
         let without = r#""finalized":true,"data":[{"version":"1"}, 2]"#;
         for (said, expected) in [
-            (Said::Nothing, format!("{{{without}}}")),
-            (Said::Late, format!(r#"{{{without},"version":"electra"}}"#)),
+            (ForkDeclaration::Nothing, format!("{{{without}}}")),
             (
-                Said::Fork("a\"b".into()),
+                ForkDeclaration::Late,
+                format!(r#"{{{without},"version":"electra"}}"#),
+            ),
+            (
+                ForkDeclaration::Fork("a\"b".into()),
                 format!(r#"{{"version":"a\"b",{without}}}"#),
             ),
         ] {
             let made = with_version(json.as_bytes(), &said).unwrap();
             assert_eq!(String::from_utf8(made).unwrap(), expected);
         }
-        let alone = with_version(b"{}", &Said::Fork("x".into())).unwrap();
+        let alone = with_version(b"{}", &ForkDeclaration::Fork("x".into())).unwrap();
         assert_eq!(alone, br#"{"version":"x"}"#);
-        assert_eq!(with_version(b"{}", &Said::Late).unwrap(), b"{}");
-        assert_eq!(with_version(b"[]", &Said::Late), None);
+        assert_eq!(with_version(b"{}", &ForkDeclaration::Late).unwrap(), b"{}");
+        assert_eq!(with_version(b"[]", &ForkDeclaration::Late), None);
     }
 }

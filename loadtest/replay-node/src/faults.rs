@@ -11,8 +11,8 @@ use hyper::{StatusCode, Version};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::body_slices::BodySlices;
 use crate::options::{Framing, Options};
-use crate::payload::Payload;
 
 /// Time for which a closed connection is still read, so that the bytes sent before the close are
 /// not lost to a reset.
@@ -31,16 +31,16 @@ enum Step {
 
 /// Operations that are written past the HTTP library.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub struct RawResponsePlan {
     steps: Vec<Step>,
     /// Number of body bytes among the written ones.
     pub body_bytes: usize,
 }
 
-impl Plan {
+impl RawResponsePlan {
     /// Plans a response for which [`Options::is_raw`] is true.
-    pub fn new(parts: &Parts, payload: Payload, client: Version, options: &Options) -> Self {
-        let mut plan = Plan::default();
+    pub fn new(parts: &Parts, payload: BodySlices, client: Version, options: &Options) -> Self {
+        let mut plan = RawResponsePlan::default();
         if options.lost {
             plan.steps.extend(options.reset.then_some(Step::Reset));
             return plan;

@@ -12,18 +12,18 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request;
 use hyper::{Method, Request, Response, StatusCode, Version};
 
-use crate::answers::Answers;
-use crate::chain::{self, Down, EventStream, Got, Simulation};
+use crate::body_slices::BodySlices;
+use crate::chain::{self, EventStream, GetResponse, OutageMode, Simulation};
 use crate::delivery::Delivery;
-use crate::faults::{self, Plan};
+use crate::faults::{self, RawResponsePlan};
 use crate::options::{OptionError, Options};
 use crate::page::CONSENSUS_VERSION;
-use crate::payload::Payload;
-use crate::payloads;
-use crate::publishes::{self, Publishes};
 use crate::respond::{respond, Answered, Content, HTML, JSON, TEXT};
+use crate::responses::ResponseTable;
 use crate::rpc::{self, Reply};
 use crate::stats::{InFlight, Stats};
+use crate::submissions::{self, Submissions};
+use crate::witness_submissions;
 
 /// Header with the options of one request, as an alternative to its query string.
 const OPTIONS_HEADER: HeaderName = HeaderName::from_static("x-replay");
@@ -41,7 +41,7 @@ pub type Body = Either<Delivery, EventStream>;
 /// Source of the responses.
 #[derive(Debug)]
 pub enum Source {
-    Answers(Answers),
+    Answers(ResponseTable),
     Chain(Arc<Simulation>),
 }
 
@@ -59,7 +59,7 @@ impl Source {
 pub struct Node {
     pub source: Source,
     pub stats: Arc<Stats>,
-    pub publishes: Publishes,
+    pub publishes: Submissions,
     pub defaults: Options,
     /// Options by method: the defaults, overridden by the method's own options.
     pub by_method: HashMap<String, Options>,
@@ -69,7 +69,7 @@ pub struct Node {
 /// makes hyper give up the connection without writing a byte.
 #[derive(Clone, Debug)]
 pub struct RawResponse {
-    pub plan: Plan,
+    pub plan: RawResponsePlan,
     /// Dropped at the end of the plan, not of the service call.
     pub in_flight: Arc<InFlight>,
 }
@@ -125,23 +125,23 @@ pub async fn handle(
     let answered = match &node.source {
         Source::Answers(answers) => from_answers(&node, answers, &head, &body),
         Source::Chain(simulation) => match simulation.down() {
-            Down::No if head.method == Method::GET && chain::is_websocket(&head.headers) => {
+            OutageMode::No if head.method == Method::GET && chain::is_websocket(&head.headers) => {
                 return Ok(websocket(&head, &upgraded));
             }
-            Down::No => match from_chain(&node, simulation, &head, &body) {
+            OutageMode::No => match from_chain(&node, simulation, &head, &body) {
                 Ok(answered) => answered,
                 Err((events, topics)) => {
                     return Ok(event_stream(EventStream::new(events, topics, in_flight)));
                 }
             },
-            Down::Unavailable => {
+            OutageMode::Unavailable => {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 let page = Content::Text(HTML, faults::error_page(status));
                 Answered::new("", status, page)
             }
-            Down::Closed => {
+            OutageMode::Closed => {
                 let in_flight = Arc::new(in_flight);
-                let plan = Plan::default();
+                let plan = RawResponsePlan::default();
                 return Err(RawResponse { plan, in_flight });
             }
         },
@@ -173,13 +173,13 @@ pub async fn handle(
 
 fn from_answers<'a>(
     node: &'a Node,
-    answers: &'a Answers,
+    answers: &'a ResponseTable,
     head: &request::Parts,
     body: &'a Bytes,
 ) -> Answered<'a> {
     let path = head.uri.path();
     match head.method {
-        Method::POST if publishes::is_route(path) => match answers.page(path) {
+        Method::POST if submissions::is_route(path) => match answers.page(path) {
             // A query whose parameters are in the body of the POST.
             Some(page) => {
                 node.stats.page();
@@ -187,14 +187,18 @@ fn from_answers<'a>(
             }
             None => Answered::new(PUBLISH, StatusCode::OK, Content::Publish(body)),
         },
-        Method::POST if payloads::is_route(path) => match answers.witness() {
+        Method::POST if witness_submissions::is_route(path) => match answers.witness() {
             Some(witness) => {
                 let content = Content::Submission(body, witness);
-                Answered::new(payloads::NAME, StatusCode::OK, content)
+                Answered::new(witness_submissions::NAME, StatusCode::OK, content)
             }
             None => {
                 let status = StatusCode::NOT_FOUND;
-                Answered::new(payloads::NAME, status, Content::problem("method-not-found"))
+                Answered::new(
+                    witness_submissions::NAME,
+                    status,
+                    Content::problem("method-not-found"),
+                )
             }
         },
         Method::POST => {
@@ -226,7 +230,7 @@ fn from_chain(
     match head.method {
         Method::POST => {
             let answered = simulation.answer(body, &node.stats);
-            let content = Content::Rpc(Reply::Made(answered.payload));
+            let content = Content::Rpc(Reply::Generated(answered.payload));
             Ok(Answered {
                 hold: answered.hold,
                 ..Answered::new(answered.method, StatusCode::OK, content)
@@ -235,7 +239,7 @@ fn from_chain(
         Method::GET | Method::HEAD => {
             let path = head.uri.path();
             match chain::get(simulation, path, head.uri.query().unwrap_or_default()) {
-                Got::Page {
+                GetResponse::Page {
                     status,
                     json,
                     fork,
@@ -253,8 +257,8 @@ fn from_chain(
                         ..Answered::new("GET", status, content)
                     })
                 }
-                Got::Events { events, topics } => Err((events, topics)),
-                Got::Nothing => {
+                GetResponse::Events { events, topics } => Err((events, topics)),
+                GetResponse::Nothing => {
                     let (status, content) = no_page(path);
                     Ok(Answered::new("GET", status, content))
                 }
@@ -275,7 +279,7 @@ fn websocket(head: &request::Parts, upgraded: &AtomicBool) -> Response<Body> {
         return plain(StatusCode::BAD_REQUEST, TEXT, text);
     };
     upgraded.store(true, Ordering::Relaxed);
-    response.map(|()| Either::Left(Delivery::new(Payload::default(), true, None, None, None)))
+    response.map(|()| Either::Left(Delivery::new(BodySlices::default(), true, None, None, None)))
 }
 
 fn event_stream(events: EventStream) -> Response<Body> {
@@ -294,7 +298,7 @@ fn too_large(error: &dyn std::error::Error) -> Response<Body> {
 fn no_page(path: &str) -> (StatusCode, Content<'static>) {
     // geth responds to probes of its root with an empty 200.
     if path == "/" {
-        let nothing = Content::Rpc(Reply::Made(Payload::default()));
+        let nothing = Content::Rpc(Reply::Generated(BodySlices::default()));
         return (StatusCode::OK, nothing);
     }
     let status = StatusCode::NOT_FOUND;
@@ -310,7 +314,7 @@ fn published(node: &Node, path: &str) -> Response<Body> {
             "nothing was taken there\n".to_owned(),
         );
     };
-    let delivery = Delivery::new(Payload::from(last.body), true, None, None, None);
+    let delivery = Delivery::new(BodySlices::from(last.body), true, None, None, None);
     let mut response = Response::new(Either::Left(delivery));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, last.media_type);
@@ -337,7 +341,7 @@ fn layer(base: &Options, head: &request::Parts) -> Result<Options, OptionError> 
 
 /// Builds a response that is not part of the replay.
 fn plain(status: StatusCode, media_type: HeaderValue, text: String) -> Response<Body> {
-    let delivery = Delivery::new(Payload::from(text), true, None, None, None);
+    let delivery = Delivery::new(BodySlices::from(text), true, None, None, None);
     let mut response = Response::new(Either::Left(delivery));
     *response.status_mut() = status;
     *response.version_mut() = Version::HTTP_11;

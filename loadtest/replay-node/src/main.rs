@@ -1,26 +1,26 @@
 //! An Ethereum node's HTTP API, replayed from recordings, generated as a sample, or simulated as
 //! a chain, for tests and load tests. See README.md.
 
-mod answers;
+mod body_slices;
 mod canonical;
 mod chain;
 mod delivery;
 mod envelope;
 mod faults;
-mod forms;
 mod handler;
 mod options;
 mod page;
-mod payload;
-mod payloads;
-mod publishes;
 mod recording;
 mod respond;
+mod responses;
 mod rpc;
 mod sample;
+mod served_formats;
 mod server;
 mod stats;
+mod submissions;
 mod witness;
+mod witness_submissions;
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -34,13 +34,13 @@ use sszip_core::ssz::Preset;
 use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::watch;
 
-use answers::Answers;
 use chain::{ChainArgs, Simulation};
-use forms::Forms;
 use handler::{Node, Source};
 use options::{OptionError, Options};
-use publishes::Publishes;
+use responses::ResponseTable;
+use served_formats::ServedFormats;
 use server::{Address, Listener};
+use submissions::Submissions;
 use witness::{Size, Witness};
 
 /// Time for which connections may finish their responses after a signal.
@@ -74,7 +74,7 @@ struct Args {
     /// Serve and accept the Beacon API in these formats, and convert pages that were recorded in
     /// one format only
     #[arg(long, value_name = "FORMS", value_enum, conflicts_with = "chain")]
-    beacon: Option<Forms>,
+    beacon: Option<ServedFormats>,
 
     /// Preset of the Beacon API's values
     #[arg(long, value_name = "NAME", default_value = "mainnet", value_parser = preset)]
@@ -171,7 +171,7 @@ impl Args {
         Ok((defaults, by_method))
     }
 
-    fn answers(&self) -> io::Result<Answers> {
+    fn answers(&self) -> io::Result<ResponseTable> {
         let named = |path: &Path, error: io::Error| {
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         };
@@ -179,7 +179,7 @@ impl Args {
         let of_sample = self.folders.is_empty() && self.page.is_empty();
         let mut answers = match of_sample {
             true => sample::generate(self.seed, self.lenient),
-            false => Answers::new(self.lenient),
+            false => ResponseTable::new(self.lenient),
         };
         for folder in &self.folders {
             recording::load(folder, &mut answers, warn).map_err(|error| named(folder, error))?;
@@ -191,13 +191,17 @@ impl Args {
         if let Some(size) = self.witness {
             answers.make_witnesses(Witness::new(self.seed, size));
         }
-        answers.pages_mut().for_each(|(_, page)| page.settle());
+        answers
+            .pages_mut()
+            .for_each(|(_, page)| page.cache_headers());
         match (of_sample, self.beacon) {
             (true, forms) => {
-                let forms = forms.unwrap_or(Forms::Both);
-                forms::keep(&mut answers, forms, Preset::Mainnet, warn);
+                let forms = forms.unwrap_or(ServedFormats::Both);
+                served_formats::retain_formats(&mut answers, forms, Preset::Mainnet, warn);
             }
-            (false, Some(forms)) => forms::keep(&mut answers, forms, self.preset, warn),
+            (false, Some(forms)) => {
+                served_formats::retain_formats(&mut answers, forms, self.preset, warn);
+            }
             (false, None) => (),
         }
         Ok(answers)
@@ -248,7 +252,7 @@ fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     let node = Arc::new(Node {
         source,
         stats: Arc::default(),
-        publishes: Publishes::new(args.beacon.unwrap_or(Forms::Both)),
+        publishes: Submissions::new(args.beacon.unwrap_or(ServedFormats::Both)),
         defaults,
         by_method,
     });
@@ -290,7 +294,7 @@ fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     })
 }
 
-fn list(answers: &Answers) -> io::Result<()> {
+fn list(answers: &ResponseTable) -> io::Result<()> {
     let mut stdout = io::BufWriter::new(io::stdout().lock());
     for (method, params, size) in answers.list() {
         writeln!(stdout, "{method}\t{params}\t{size}")?;

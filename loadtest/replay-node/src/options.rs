@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::StatusCode;
 
-use crate::envelope::Said;
+use crate::envelope::ForkDeclaration;
 use crate::page::Form;
 use crate::witness::Size;
 
@@ -56,8 +56,8 @@ pub struct Options {
     /// Format of a page, whatever the request accepts.
     pub form: Option<Form>,
     /// Values of `Eth-Consensus-Version` and of the body's `version`.
-    pub fork: Option<Said>,
-    pub version: Option<Said>,
+    pub fork: Option<ForkDeclaration>,
+    pub version: Option<ForkDeclaration>,
     pub corrupt: Option<usize>,
     /// Size of generated witnesses.
     pub witness: Option<Size>,
@@ -203,17 +203,17 @@ fn form(value: &str) -> Result<Form, &'static str> {
     }
 }
 
-fn fork(value: &str) -> Result<Said, &'static str> {
+fn fork(value: &str) -> Result<ForkDeclaration, &'static str> {
     match value {
         "" => Err("off, or the name of a fork"),
-        "off" => Ok(Said::Nothing),
-        name => Ok(Said::Fork(name.to_owned())),
+        "off" => Ok(ForkDeclaration::Nothing),
+        name => Ok(ForkDeclaration::Fork(name.to_owned())),
     }
 }
 
-fn version(value: &str) -> Result<Said, &'static str> {
+fn version(value: &str) -> Result<ForkDeclaration, &'static str> {
     match value {
-        "last" => Ok(Said::Late),
+        "last" => Ok(ForkDeclaration::Late),
         value => fork(value).map_err(|_| "off, last, or the name of a fork"),
     }
 }

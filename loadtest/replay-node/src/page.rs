@@ -8,7 +8,7 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::HeaderMap;
 use serde::Deserialize;
 
-use crate::payload::Payload;
+use crate::body_slices::BodySlices;
 
 /// Header that names the fork of a value of the Beacon API.
 pub const CONSENSUS_VERSION: HeaderName = HeaderName::from_static("eth-consensus-version");
@@ -29,7 +29,7 @@ impl Form {
     }
 
     /// Returns the format that a media type names, whatever its parameters.
-    pub fn of(media_type: &str) -> Option<Self> {
+    pub fn from_media_type(media_type: &str) -> Option<Self> {
         let name = media_type.split(';').next().unwrap_or_default().trim();
         [Form::Json, Form::Ssz]
             .into_iter()
@@ -52,8 +52,8 @@ pub struct Representation {
 }
 
 impl Representation {
-    pub fn payload(&self) -> Payload {
-        Payload::from(self.body.clone())
+    pub fn payload(&self) -> BodySlices {
+        BodySlices::from(self.body.clone())
     }
 
     pub fn gzipped(&self) -> Bytes {
@@ -98,11 +98,11 @@ impl Page {
     pub fn fields(&self) -> Vec<(HeaderName, HeaderValue)> {
         match &self.fields {
             Some(fields) => fields.clone(),
-            None => self.said_fork().into_iter().collect(),
+            None => self.fork_header().into_iter().collect(),
         }
     }
 
-    fn said_fork(&self) -> Option<(HeaderName, HeaderValue)> {
+    fn fork_header(&self) -> Option<(HeaderName, HeaderValue)> {
         let json = self.json.as_ref()?.bytes();
         let versioned: Versioned = serde_json::from_slice(json).ok()?;
         let fork = HeaderValue::from_str(&versioned.version).ok()?;
@@ -110,7 +110,7 @@ impl Page {
     }
 
     /// Determines the headers once, so that requests don't search for them.
-    pub fn settle(&mut self) {
+    pub fn cache_headers(&mut self) {
         self.fields = Some(self.fields());
     }
 

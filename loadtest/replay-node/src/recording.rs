@@ -15,7 +15,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::answers::{present, Answer, AnswerError, Answers};
+use crate::responses::{present, AnswerError, RecordedResponse, ResponseTable};
 
 /// Maximum nesting of folders; deeper ones are assumed to be a loop of links.
 const DEPTH_LIMIT: usize = 16;
@@ -54,7 +54,11 @@ struct Request<'a> {
 
 /// Reads all files below `folder` into `answers`; `warn` receives the skipped ones. Fails only if
 /// the folder itself can't be read.
-pub fn load(folder: &Path, answers: &mut Answers, warn: &mut dyn FnMut(String)) -> io::Result<()> {
+pub fn load(
+    folder: &Path,
+    answers: &mut ResponseTable,
+    warn: &mut dyn FnMut(String),
+) -> io::Result<()> {
     let mut files = Vec::new();
     for path in sorted_entries(folder)? {
         find_files(path, DEPTH_LIMIT, &mut files, warn);
@@ -83,7 +87,7 @@ pub fn load(folder: &Path, answers: &mut Answers, warn: &mut dyn FnMut(String)) 
 pub fn load_page(
     path: &str,
     file: &Path,
-    answers: &mut Answers,
+    answers: &mut ResponseTable,
     warn: &mut dyn FnMut(String),
 ) -> io::Result<()> {
     match kind(file) {
@@ -163,7 +167,7 @@ fn page_path(folder: &Path, file: &Path) -> String {
     format!("/{}", below.with_extension("").display())
 }
 
-fn load_file(text: &str, path: &str, answers: &mut Answers, warn: &mut dyn FnMut(String)) {
+fn load_file(text: &str, path: &str, answers: &mut ResponseTable, warn: &mut dyn FnMut(String)) {
     // A byte order mark is not JSON, but some editors write one.
     let text = text.trim_start_matches('\u{feff}');
     let whole: &RawValue = match serde_json::from_str(text) {
@@ -189,7 +193,7 @@ fn is_exchange(entry: &RawValue) -> bool {
     entry.get().starts_with('{') && serde_json::from_str::<Entry>(entry.get()).is_ok()
 }
 
-fn load_entry(text: &str, answers: &mut Answers) -> Result<(), EntryError> {
+fn load_entry(text: &str, answers: &mut ResponseTable) -> Result<(), EntryError> {
     // serde would read an array as a struct's members in order.
     if !text.starts_with('{') {
         return Err(EntryError::NotAnObject);
@@ -221,14 +225,14 @@ fn load_entry(text: &str, answers: &mut Answers) -> Result<(), EntryError> {
 fn load_pair(
     request: &RawValue,
     response: &RawValue,
-    answers: &mut Answers,
+    answers: &mut ResponseTable,
 ) -> Result<(), EntryError> {
     if !request.get().starts_with('{') {
         return Err(EntryError::NoMethod);
     }
     let request: Request = serde_json::from_str(request.get())?;
     let method = request.method.ok_or(EntryError::NoMethod)?;
-    let answer = Answer::from_response(response.get())?;
+    let answer = RecordedResponse::from_response(response.get())?;
     answers.insert(&method, request.params, Arc::new(answer));
     Ok(())
 }
@@ -238,7 +242,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> (Vec<(String, String, usize)>, Vec<String>) {
-        let mut answers = Answers::new(false);
+        let mut answers = ResponseTable::new(false);
         let mut warnings = Vec::new();
         load_file(text, "/page", &mut answers, &mut |w| warnings.push(w));
         (answers.list(), warnings)

@@ -9,18 +9,18 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request;
 use hyper::{HeaderMap, Method, Response, StatusCode};
 
-use crate::chain::Hold;
+use crate::body_slices::BodySlices;
+use crate::chain::ResponseDelay;
 use crate::delivery::Delivery;
-use crate::envelope::{self, Said};
-use crate::faults::{self, Plan};
+use crate::envelope::{self, ForkDeclaration};
+use crate::faults::{self, RawResponsePlan};
 use crate::handler::{Node, RawResponse};
 use crate::options::{Framing, Gzip, Options};
 use crate::page::{accepted, Form, Page, Representation, CONSENSUS_VERSION};
-use crate::payload::Payload;
-use crate::payloads;
 use crate::rpc::Reply;
 use crate::stats::InFlight;
 use crate::witness::{Shape, Witness};
+use crate::witness_submissions;
 
 /// Response header with the Accept-Encoding that reached the node.
 const SEEN_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("x-replay-accept-encoding");
@@ -57,15 +57,20 @@ impl Content<'_> {
 
     /// Builds an error of the Engine API over REST.
     pub fn problem(name: &str) -> Self {
-        Content::Text(payloads::PROBLEM, payloads::problem(name))
+        Content::Text(
+            witness_submissions::PROBLEM,
+            witness_submissions::problem(name),
+        )
     }
 
-    fn payload(&self) -> Payload {
+    fn payload(&self) -> BodySlices {
         match self {
             Content::Rpc(reply) => reply.payload(),
             Content::Form(form, _) => form.payload(),
-            Content::Page(_) | Content::Publish(_) | Content::Submission(..) => Payload::default(),
-            Content::Text(_, text) => Payload::from(text.clone()),
+            Content::Page(_) | Content::Publish(_) | Content::Submission(..) => {
+                BodySlices::default()
+            }
+            Content::Text(_, text) => BodySlices::from(text.clone()),
         }
     }
 
@@ -95,7 +100,7 @@ pub struct Answered<'a> {
     pub content: Content<'a>,
     /// Headers that only this response has.
     pub fields: Vec<(HeaderName, HeaderValue)>,
-    pub hold: Option<Hold>,
+    pub hold: Option<ResponseDelay>,
 }
 
 impl<'a> Answered<'a> {
@@ -144,7 +149,7 @@ impl<'a> Answered<'a> {
         }
         if let Some(status) = options.refuse {
             return match is_submission {
-                true => self.problem(status, payloads::error_type(status)),
+                true => self.problem(status, witness_submissions::error_type(status)),
                 false => self.error(status, "refused"),
             };
         }
@@ -161,22 +166,22 @@ impl<'a> Answered<'a> {
                 None => self.error(StatusCode::NOT_ACCEPTABLE, "not acceptable"),
             },
             Content::Rpc(Reply::Witness { witness, shape, id }) => {
-                let witness = of_size(witness, options);
+                let witness = resized_witness(witness, options);
                 let content = Content::Rpc(Reply::Witness { witness, shape, id });
                 Self { content, ..self }
             }
             Content::Submission(body, witness) => {
-                if let Err((status, name)) = node.publishes.take(head, body) {
+                if let Err((status, name)) = node.publishes.accept(head, body) {
                     return self.problem(status, name);
                 }
                 let there = [Form::Ssz, Form::Json].into_iter();
                 let Some(form) = options.form.or_else(|| accepted(&head.headers, there)) else {
                     let status = StatusCode::NOT_ACCEPTABLE;
-                    return self.problem(status, payloads::error_type(status));
+                    return self.problem(status, witness_submissions::error_type(status));
                 };
                 let reply = Reply::Witness {
-                    witness: of_size(Cow::Borrowed(witness), options),
-                    shape: Shape::of_route(form),
+                    witness: resized_witness(Cow::Borrowed(witness), options),
+                    shape: Shape::from_format(form),
                     id: "",
                 };
                 Self {
@@ -184,7 +189,7 @@ impl<'a> Answered<'a> {
                     ..self
                 }
             }
-            Content::Publish(body) => match node.publishes.take(head, body) {
+            Content::Publish(body) => match node.publishes.accept(head, body) {
                 Ok(()) => self,
                 Err((status, why)) => self.error(status, why),
             },
@@ -193,9 +198,9 @@ impl<'a> Answered<'a> {
     }
 
     /// Omits `Eth-Consensus-Version`, or replaces its value.
-    fn say_fork(&mut self, said: &Said) {
+    fn set_fork_header(&mut self, said: &ForkDeclaration) {
         self.fields.retain(|(name, _)| *name != CONSENSUS_VERSION);
-        if let Said::Fork(name) = said {
+        if let ForkDeclaration::Fork(name) = said {
             if let Ok(value) = HeaderValue::from_str(name) {
                 self.fields.push((CONSENSUS_VERSION, value));
             }
@@ -204,9 +209,9 @@ impl<'a> Answered<'a> {
 }
 
 /// Returns the witness generator, with the size from the options if it is set.
-fn of_size<'a>(witness: Cow<'a, Witness>, options: &Options) -> Cow<'a, Witness> {
+fn resized_witness<'a>(witness: Cow<'a, Witness>, options: &Options) -> Cow<'a, Witness> {
     match options.witness {
-        Some(size) => Cow::Owned(witness.of_size(size)),
+        Some(size) => Cow::Owned(witness.with_size(size)),
         None => witness,
     }
 }
@@ -220,7 +225,7 @@ pub fn respond(
 ) -> Result<Response<Delivery>, RawResponse> {
     let mut answered = answered.resolved(node, head, options);
     if let Some(said) = &options.fork {
-        answered.say_fork(said);
+        answered.set_fork_header(said);
     }
     let replaced = options.status.filter(|_| answered.status == StatusCode::OK);
     let (status, content) = (replaced.unwrap_or(answered.status), answered.content);
@@ -238,7 +243,7 @@ pub fn respond(
     );
     headers.insert(
         SEEN_ACCEPT_ENCODING,
-        seen(&head.headers, &header::ACCEPT_ENCODING),
+        joined_header(&head.headers, &header::ACCEPT_ENCODING),
     );
     for (name, value) in answered.fields {
         headers.append(name, value);
@@ -251,7 +256,7 @@ pub fn respond(
     }
     for name in &options.echo {
         if let Ok(echo) = format!("{ECHO_PREFIX}{name}").parse::<HeaderName>() {
-            headers.insert(echo, seen(&head.headers, name));
+            headers.insert(echo, joined_header(&head.headers, name));
         }
     }
     for (name, value) in &options.headers {
@@ -274,7 +279,7 @@ pub fn respond(
     }
     if options.is_raw() && head.method != Method::HEAD {
         let parts = response.into_parts().0;
-        let plan = Plan::new(&parts, payload, head.version, options);
+        let plan = RawResponsePlan::new(&parts, payload, head.version, options);
         in_flight.sent(plan.body_bytes);
         let in_flight = Arc::new(in_flight);
         return Err(RawResponse { plan, in_flight });
@@ -289,17 +294,17 @@ pub fn respond(
     Ok(response.map(|()| body))
 }
 
-fn body(content: &Content<'_>, has_body: bool, encode: bool, options: &Options) -> Payload {
+fn body(content: &Content<'_>, has_body: bool, encode: bool, options: &Options) -> BodySlices {
     if !has_body {
-        return Payload::default();
+        return BodySlices::default();
     }
     let mut payload = match (encode, options.changes_bytes()) {
         (false, false) => content.payload(),
-        (true, false) => Payload::from(content.gzipped()),
+        (true, false) => BodySlices::from(content.gzipped()),
         (encode, true) => {
-            let payload = changed(content.payload(), options);
+            let payload = changed_body(content.payload(), options);
             if encode {
-                Payload::from(payload.gzip())
+                BodySlices::from(payload.gzip())
             } else {
                 payload
             }
@@ -312,15 +317,15 @@ fn body(content: &Content<'_>, has_body: bool, encode: bool, options: &Options) 
 }
 
 /// Applies the options that change the body before it is encoded.
-fn changed(mut payload: Payload, options: &Options) -> Payload {
+fn changed_body(mut payload: BodySlices, options: &Options) -> BodySlices {
     let version = options.version.as_ref();
     if let Some(said) = version.and_then(|v| envelope::with_version(&payload.joined(), v)) {
-        payload = Payload::from(Bytes::from(said));
+        payload = BodySlices::from(Bytes::from(said));
     }
     if let Some(at) = options.corrupt.filter(|at| *at < payload.len()) {
         let mut bytes = Vec::from(payload.joined());
         bytes[at] = 0xff;
-        payload = Payload::from(Bytes::from(bytes));
+        payload = BodySlices::from(Bytes::from(bytes));
     }
     if options.newline {
         payload.push(Bytes::from_static(b"\n"));
@@ -341,7 +346,7 @@ fn wants_gzip(gzip: Gzip, headers: &HeaderMap) -> bool {
 }
 
 /// Returns the request's values of the header `name`, joined, or `-`.
-fn seen(headers: &HeaderMap, name: &HeaderName) -> HeaderValue {
+fn joined_header(headers: &HeaderMap, name: &HeaderName) -> HeaderValue {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => ABSENT,

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::{RawValue, Value};
 
-use crate::answers::{present, Answer};
-use crate::payload::Payload;
+use crate::body_slices::BodySlices;
+use crate::responses::{present, RecordedResponse};
 use crate::stats::Stats;
 use crate::witness::{Shape, Witness};
 
@@ -57,8 +57,8 @@ impl Failure {
 
 /// Result of the search for a call's response.
 #[derive(Debug)]
-pub enum Found<'a> {
-    Answer(&'a Answer),
+pub enum CallResult<'a> {
+    Answer(&'a RecordedResponse),
     /// A result that was generated for this call, as JSON.
     Result(String),
     /// A result that is generated while it is sent.
@@ -71,7 +71,7 @@ pub enum Found<'a> {
 /// A source of responses to calls.
 pub trait Source {
     /// Finds the response to a call, and counts the call unless the method is unknown.
-    fn find(&self, method: &str, params: Option<&RawValue>) -> Found<'_>;
+    fn find(&self, method: &str, params: Option<&RawValue>) -> CallResult<'_>;
 }
 
 /// The response to a request body.
@@ -86,7 +86,7 @@ pub struct Exchange<'a> {
 #[derive(Debug)]
 pub enum Reply<'a> {
     Recorded {
-        answer: &'a Answer,
+        answer: &'a RecordedResponse,
         id: &'a str,
     },
     Witness {
@@ -94,15 +94,15 @@ pub enum Reply<'a> {
         shape: Shape,
         id: &'a str,
     },
-    Made(Payload),
+    Generated(BodySlices),
 }
 
 impl Reply<'_> {
-    pub fn payload(&self) -> Payload {
+    pub fn payload(&self) -> BodySlices {
         match self {
             Reply::Recorded { answer, id } => answer.payload(id),
             Reply::Witness { witness, shape, id } => witness.payload(*shape, id),
-            Reply::Made(payload) => payload.clone(),
+            Reply::Generated(payload) => payload.clone(),
         }
     }
 
@@ -122,7 +122,7 @@ impl Reply<'_> {
         let message = Value::from(failure.message.as_str());
         let data = failure.data.as_deref().map(Value::from);
         let data = data.map_or_else(String::new, |data| format!(r#","data":{data}"#));
-        Reply::Made(Payload::from(format!(
+        Reply::Generated(BodySlices::from(format!(
             r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}{data}}}}}"#
         )))
     }
@@ -149,10 +149,10 @@ pub fn answer<'a>(body: &'a [u8], answers: &'a impl Source, stats: &Stats) -> Ex
     if text.get().starts_with('[') {
         return batch(text.get(), answers, stats);
     }
-    let (method, reply) = one(text.get(), answers, stats);
+    let (method, reply) = respond_to_call(text.get(), answers, stats);
     Exchange {
         method,
-        reply: reply.unwrap_or_else(|| Reply::Made(Payload::default())),
+        reply: reply.unwrap_or_else(|| Reply::Generated(BodySlices::default())),
     }
 }
 
@@ -163,9 +163,9 @@ fn batch<'a>(text: &'a str, answers: &'a impl Source, stats: &Stats) -> Exchange
         stats.invalid();
         return no_call(Reply::error("null", INVALID_REQUEST, "empty batch"));
     }
-    let mut payload = Payload::default();
+    let mut payload = BodySlices::default();
     for member in members {
-        let (_, Some(reply)) = one(member.get(), answers, stats) else {
+        let (_, Some(reply)) = respond_to_call(member.get(), answers, stats) else {
             continue;
         };
         let separator: &[u8] = if payload.len() == 0 { b"[" } else { b"," };
@@ -177,12 +177,12 @@ fn batch<'a>(text: &'a str, answers: &'a impl Source, stats: &Stats) -> Exchange
     }
     Exchange {
         method: Cow::Borrowed(BATCH),
-        reply: Reply::Made(payload.coalesced()),
+        reply: Reply::Generated(payload.coalesced()),
     }
 }
 
 /// Responds to one call; a notification has no response.
-fn one<'a>(
+fn respond_to_call<'a>(
     text: &'a str,
     answers: &'a impl Source,
     stats: &Stats,
@@ -207,28 +207,28 @@ fn one<'a>(
         }
     };
     let found = answers.find(&method, call.params);
-    if matches!(found, Found::UnknownMethod) {
+    if matches!(found, CallResult::UnknownMethod) {
         stats.unknown_method(&method);
     }
     let Some(id) = id else {
         return (method, None);
     };
     let reply = match found {
-        Found::Answer(answer) => Reply::Recorded { answer, id },
-        Found::Witness(witness, shape) => Reply::Witness {
+        CallResult::Answer(answer) => Reply::Recorded { answer, id },
+        CallResult::Witness(witness, shape) => Reply::Witness {
             witness: Cow::Borrowed(witness),
             shape,
             id,
         },
-        Found::Result(json) => Reply::Made(Payload::from(format!(
+        CallResult::Result(json) => Reply::Generated(BodySlices::from(format!(
             r#"{{"jsonrpc":"2.0","id":{id},"result":{json}}}"#
         ))),
-        Found::Failure(failure) => Reply::failure(id, &failure),
-        Found::UnknownParams => {
+        CallResult::Failure(failure) => Reply::failure(id, &failure),
+        CallResult::UnknownParams => {
             let message = format!("the method {method} is not available with these params");
             Reply::error(id, METHOD_NOT_FOUND, &message)
         }
-        Found::UnknownMethod => {
+        CallResult::UnknownMethod => {
             let message = format!("the method {method} does not exist/is not available");
             Reply::error(id, METHOD_NOT_FOUND, &message)
         }
@@ -258,16 +258,16 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::answers::Answers;
+    use crate::responses::ResponseTable;
 
-    fn table() -> Answers {
-        let mut answers = Answers::new(false);
+    fn table() -> ResponseTable {
+        let mut answers = ResponseTable::new(false);
         let recorded = [
             ("a", "[]", r#"{"jsonrpc":"2.0","id":1,"result":"A"}"#),
             ("b", r#"[{"x":1,"y":"z"}]"#, r#"{"result":"B","id":1}"#),
         ];
         for (method, params, response) in recorded {
-            let answer = Arc::new(Answer::from_response(response).unwrap());
+            let answer = Arc::new(RecordedResponse::from_response(response).unwrap());
             answers.insert(method, Some(serde_json::from_str(params).unwrap()), answer);
         }
         answers
@@ -341,11 +341,11 @@ mod tests {
     struct GeneratingSource;
 
     impl Source for GeneratingSource {
-        fn find(&self, method: &str, _: Option<&RawValue>) -> Found<'_> {
+        fn find(&self, method: &str, _: Option<&RawValue>) -> CallResult<'_> {
             match method {
-                "result" => Found::Result("[1]".to_owned()),
-                "failure" => Found::Failure(Failure::server("no \"x\"")),
-                _ => Found::Failure(Failure::new(3, "reverted").with_data("0x01".to_owned())),
+                "result" => CallResult::Result("[1]".to_owned()),
+                "failure" => CallResult::Failure(Failure::server("no \"x\"")),
+                _ => CallResult::Failure(Failure::new(3, "reverted").with_data("0x01".to_owned())),
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 
-use crate::publishes::Counts;
+use crate::submissions::Counts;
 
 /// Maximum number of unknown method names that are counted separately; further ones are counted
 /// together.

@@ -27,7 +27,7 @@ pub fn table_of(name: &str) -> (&'static Schema, TypeId) {
         None if name == "PendingAttestation" => (Fork::Phase0, name),
         None => (Fork::Deneb, name),
     };
-    let schema = Schema::of(fork, Preset::Mainnet);
+    let schema = Schema::for_fork(fork, Preset::Mainnet);
     match schema.find(name) {
         Some(ty) => (schema, ty),
         None => panic!("{fork} has no {name}"),

@@ -5,7 +5,7 @@ mod mutate;
 use fastrand::Rng;
 use ssz_peers::peers::{peers, Serde};
 use ssz_peers::{sample, table_of};
-use sszip_core::ssz::{to_json, to_ssz, Error};
+use sszip_core::ssz::{to_json, to_ssz, SszError};
 
 #[test]
 fn random_values_have_the_same_json() {
@@ -75,7 +75,7 @@ fn mutated_json_is_accepted_by_the_core_and_the_peers_alike() {
 
 /// Whether the difference is known: Rust's numbers (`+1`, `01`) and const-hex (`0x0x`) accept
 /// notations that the Beacon API does not define.
-fn is_known(ours: &Error, text: &[u8]) -> bool {
+fn is_known(ours: &SszError, text: &[u8]) -> bool {
     let at = (ours.at() as usize).min(text.len());
     let (before, rest) = text.split_at(at);
     let is_prefix = before.ends_with(b"\"0x0") && rest.starts_with(b"x");

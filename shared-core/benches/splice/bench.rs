@@ -12,11 +12,11 @@ mod engines;
 
 use rustix::time::{clock_gettime, ClockId};
 use serde_json::{json, Value};
-use sszip_core::cache::entry::{Entry, Envelope, IdPlace, Meta, Payload};
-use sszip_core::cache::process::hot::Hot;
+use sszip_core::cache::entry::{CacheEntry, EntryMeta, Envelope, IdPosition, Payload};
+use sszip_core::cache::process::hot::HotTier;
 use sszip_core::gzip::oneshot;
-use sszip_core::gzip::open::{open, reopen, Open};
-use sszip_core::gzip::splice::{splice, Part};
+use sszip_core::gzip::open::{from_finished, open, OpenStream};
+use sszip_core::gzip::splice::{splice, MemberPart};
 use std::error::Error;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -137,11 +137,13 @@ fn coding(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
         });
     }
     for level in [1, 6, 12] {
-        if let Ok(member) = oneshot::gzip(body, level, oneshot::bound(body.len())) {
+        if let Ok(member) = oneshot::gzip(body, level, oneshot::compressed_bound(body.len())) {
             let stream = member[10..member.len() - 8].to_vec();
             tasks.push(Task {
                 name: format!("reopen libdeflate's {level}"),
-                run: Box::new(move || reopen(black_box(stream.clone())).map(|open| open.len())),
+                run: Box::new(move || {
+                    from_finished(black_box(stream.clone())).map(|open| open.len())
+                }),
             });
         }
     }
@@ -150,7 +152,7 @@ fn coding(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
         eprintln!("without {}: {}", rival.engine, rival.why);
     }
     for mut engine in engines {
-        let mut out = vec![0; oneshot::bound(body.len())];
+        let mut out = vec![0; oneshot::compressed_bound(body.len())];
         if engine.name() == "sszip-core" || !(1..=6).contains(&engine.level()) {
             continue;
         }
@@ -188,27 +190,29 @@ fn sending(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
         let coded = coded.clone();
         move || Some(answer(&coded, &next_id()).length() as usize)
     };
-    let hot = Hot::new(64 << 20, 32 << 20, 1);
+    let hot = HotTier::new(64 << 20, 32 << 20, 1);
     let envelope = Envelope {
-        id: IdPlace::BeforeResult,
+        id: IdPosition::BeforeResult,
         before: BEFORE.into(),
         between: BETWEEN.into(),
         after: AFTER.into(),
     };
-    let meta = Meta {
+    let meta = EntryMeta {
         expires_at: u64::MAX,
-        ..Meta::default()
+        ..EntryMeta::default()
     };
-    let entry = Entry::new(envelope, Payload::Open(coded.clone()), meta);
+    let entry = CacheEntry::new(envelope, Payload::Open(coded.clone()), meta);
     hot.insert([7; 32], Arc::new(entry));
     let hit = move || Some(hot.get(&[7; 32], 0)?.gzip(b"1000000")?.length() as usize);
     let ids: Vec<String> = (0..10).map(|n| n.to_string()).collect();
     let batch = move || {
         let elements = ids.iter().flat_map(|id| {
             let start: &[u8] = if id == "0" { b"[" } else { b"," };
-            [Part::Text(start)].into_iter().chain(parts(&tenth, id))
+            [MemberPart::Text(start)]
+                .into_iter()
+                .chain(parts(&tenth, id))
         });
-        let member = splice(elements.chain([Part::Text(b"]")]));
+        let member = splice(elements.chain([MemberPart::Text(b"]")]));
         Some(member?.length() as usize)
     };
     let inflate = move || coded.inflate().map(|plain| plain.len());
@@ -232,17 +236,17 @@ fn sending(body: &[u8]) -> Result<Vec<Task<'_>>, Box<dyn Error>> {
     ])
 }
 
-fn answer(coded: &Open, id: &str) -> sszip_core::gzip::splice::Body {
+fn answer(coded: &OpenStream, id: &str) -> sszip_core::gzip::splice::Body {
     splice(parts(coded, id)).expect("memory")
 }
 
-fn parts<'a>(coded: &'a Open, id: &'a str) -> [Part<'a>; 5] {
+fn parts<'a>(coded: &'a OpenStream, id: &'a str) -> [MemberPart<'a>; 5] {
     [
-        Part::Text(BEFORE),
-        Part::Text(id.as_bytes()),
-        Part::Text(BETWEEN),
-        Part::Open(coded),
-        Part::Text(AFTER),
+        MemberPart::Text(BEFORE),
+        MemberPart::Text(id.as_bytes()),
+        MemberPart::Text(BETWEEN),
+        MemberPart::Open(coded),
+        MemberPart::Text(AFTER),
     ]
 }
 

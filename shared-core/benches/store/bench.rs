@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{json, Value};
 use sszip_core::cache::class::Class;
-use sszip_core::cache::entry::about::About;
-use sszip_core::cache::store::{Config, Header, Store, StoreError};
+use sszip_core::cache::entry::store_attributes::StoreAttributes;
+use sszip_core::cache::store::{RecordHeader, Store, StoreConfig, StoreError};
 use sszip_core::cache::Key;
 
 struct Options {
@@ -111,9 +111,9 @@ fn median(loads: &[Load]) -> Load {
 /// Fills a new store, and removes it.
 fn load(options: &Options, length: usize, log: bool) -> Result<Load, Box<dyn Error>> {
     let folder = tempfile::TempDir::with_prefix_in("sszip-bench-", &options.folder)?;
-    let config = Config {
+    let config = StoreConfig {
         log_entries: log,
-        ..Config::new(folder.path().join("store"), 4 << 30)
+        ..StoreConfig::new(folder.path().join("store"), 4 << 30)
     };
     let (store, _) = Store::open(&config, 1)?;
     let values = Values::new(length);
@@ -142,7 +142,7 @@ fn load(options: &Options, length: usize, log: bool) -> Result<Load, Box<dyn Err
 fn full(options: &Options) -> Result<Value, Box<dyn Error>> {
     let folder = tempfile::TempDir::with_prefix_in("sszip-bench-", &options.folder)?;
     let max_size = (options.megabytes << 20).max(64 << 20);
-    let config = Config::new(folder.path().join("store"), max_size);
+    let config = StoreConfig::new(folder.path().join("store"), max_size);
     let (store, _) = Store::open(&config, 1)?;
     let values = Values::new(20_000);
     let count = 3 * max_size / 20_000;
@@ -220,8 +220,8 @@ impl Values {
 }
 
 fn put(store: &Store, n: u64, body: &[u8]) -> Result<(), Box<dyn Error>> {
-    let header = Header {
-        about: About {
+    let header = RecordHeader {
+        about: StoreAttributes {
             class: Class::Immutable,
             namespace: [1; 16],
             method: Some("eth_getBlockByNumber".into()),

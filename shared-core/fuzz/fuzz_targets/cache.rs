@@ -17,13 +17,13 @@ use libfuzzer_sys::fuzz_target;
 use serde::Deserialize;
 use sszip_core::cache::process::wake::{EventLoop, Queue};
 use sszip_core::cache::process::Process;
-use sszip_core::config::{Config, Directives};
-use sszip_core::exchange::drive::{BodyLength, Driver, Need, RequestBody, Step as Do};
-use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
+use sszip_core::config::{ConfigBlock, RouteConfig};
+use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, RequiredBody, Step as Do};
+use sszip_core::exchange::{LookupRequest, RequestHead, ResponseHead};
 
 #[path = "../../tests/support/driven.rs"]
 mod driven;
-use driven::{ran, sent, stored, through, End};
+use driven::{client_body, run_job, sent, stored, End};
 
 /// Number of the first call that depends on the tip. Its responses are fresh for `TIP_VALID`
 /// milliseconds.
@@ -33,22 +33,22 @@ const TIP_VALID: u64 = 1000;
 
 #[derive(Arbitrary, Debug)]
 enum Step<'a> {
-    Ask(Ask),
+    Request(RequestPlan),
     /// A request with an arbitrary body.
-    AskAnything(&'a [u8]),
+    RequestAnyBody(&'a [u8]),
     /// The node responds to one of its requests.
-    Answer(u8, How),
+    Answer(u8, ResponsePlan),
     /// The whole response has been sent to its client.
     Sent(u8),
     /// A client aborts its request.
     Leave(u8),
     /// A follower reaches its lock timeout.
-    Impatient(u8),
+    WaitTimeout(u8),
     Pause(u16),
 }
 
 #[derive(Arbitrary, Clone, Debug)]
-struct Ask {
+struct RequestPlan {
     other_chain: bool,
     first: u8,
     /// Further calls, which make the request a batch.
@@ -61,7 +61,7 @@ struct Ask {
 }
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
-struct How {
+struct ResponsePlan {
     declared: bool,
     reversed: bool,
     long: bool,
@@ -82,21 +82,21 @@ enum Outcome {
 }
 
 #[derive(Deserialize)]
-struct Answered {
+struct CallResponse {
     id: u32,
     /// Chain, call, number, and filler.
     result: Option<(bool, u8, u64, String)>,
 }
 
 #[derive(Deserialize)]
-struct Called {
+struct ForwardedCall {
     id: u32,
     params: Vec<String>,
 }
 
-struct Open {
+struct OpenRequest {
     number: usize,
-    ask: Ask,
+    ask: RequestPlan,
     calls: Vec<(u32, u8)>,
     body: Vec<u8>,
     forwarded: Vec<u8>,
@@ -105,30 +105,30 @@ struct Open {
     waits: bool,
 }
 
-struct World {
+struct CacheModel {
     process: Process,
     woken: Arc<Queue>,
-    config: Arc<Config>,
+    config: Arc<RouteConfig>,
     now: u64,
     count: usize,
-    open: Vec<Open>,
+    open: Vec<OpenRequest>,
     unsent: Vec<Driver>,
     /// Responses that may be sent for each chain and call, with the times of their requests.
     said: HashMap<(bool, u8), HashMap<u64, u64>>,
 }
 
 fuzz_target!(|steps: Vec<Step>| {
-    let mut world = World::new();
+    let mut world = CacheModel::new();
     for step in steps.iter().take(200) {
-        world.take(step);
+        world.apply(step);
         world.wake();
     }
     world.finish();
 });
 
-impl World {
+impl CacheModel {
     fn new() -> Self {
-        let mut directives = Directives::default();
+        let mut directives = ConfigBlock::default();
         for (name, values) in [
             ("enable", &[&b"on"[..]][..]),
             ("cache", &[b"on"]),
@@ -154,14 +154,13 @@ impl World {
         }
     }
 
-    fn take(&mut self, step: &Step) {
+    fn apply(&mut self, step: &Step) {
         let of = |n: u8, length: usize| usize::from(n) % length.max(1);
         match step {
-            Step::Ask(ask) => self.ask(ask),
-            Step::AskAnything(body) => {
+            Step::Request(ask) => self.ask(ask),
+            Step::RequestAnyBody(body) => {
                 let mut driver = self.started_request(true);
-                let found =
-                    driver.look_up(RequestBody::Whole(body), self.asked(false, None, false));
+                let found = driver.lookup(RequestBody::Whole(body), self.asked(false, None, false));
                 // an entry can be requested in many notations, but only in JSON
                 if let Do::Respond = found.unwrap() {
                     assert!(serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok());
@@ -187,7 +186,7 @@ impl World {
                     drop(self.open.remove(of(*n, self.open.len())));
                 }
             }
-            Step::Impatient(n) => {
+            Step::WaitTimeout(n) => {
                 let waiting: Vec<usize> = (0..self.open.len())
                     .filter(|n| self.open[*n].waits)
                     .collect();
@@ -213,22 +212,30 @@ impl World {
                 fields: fields.into_iter(),
             })
             .unwrap();
-        assert_eq!(driver.need(BodyLength::Unknown), Need::Body);
+        assert_eq!(
+            driver.required_body(BodyLength::Unknown),
+            RequiredBody::Body
+        );
         driver
     }
 
-    fn asked(&self, other_chain: bool, waiter: Option<usize>, bypass: bool) -> Asked<'static> {
-        Asked {
+    fn asked(
+        &self,
+        other_chain: bool,
+        waiter: Option<usize>,
+        bypass: bool,
+    ) -> LookupRequest<'static> {
+        LookupRequest {
             namespace: Some(if other_chain { b"1" } else { b"0" }),
             now: self.now,
             coding_allowed: true,
             waiter: waiter.map(|id| EventLoop::default().waiter(id)),
             bypass,
-            ..Asked::default()
+            ..LookupRequest::default()
         }
     }
 
-    fn ask(&mut self, ask: &Ask) {
+    fn ask(&mut self, ask: &RequestPlan) {
         let first = std::iter::once(&ask.first);
         let calls: Vec<(u32, u8)> = (0..)
             .zip(first.chain(ask.rest.iter().take(8)))
@@ -244,7 +251,7 @@ impl World {
         }
         .into_bytes();
         self.count += 1;
-        let open = Open {
+        let open = OpenRequest {
             number: self.count,
             ask: ask.clone(),
             calls,
@@ -258,17 +265,17 @@ impl World {
         self.look_up(open, waiter);
     }
 
-    fn look_up(&mut self, mut open: Open, waiter: Option<usize>) {
+    fn look_up(&mut self, mut open: OpenRequest, waiter: Option<usize>) {
         let asked = self.asked(open.ask.other_chain, waiter, open.ask.bypass);
         let found = open
             .driver
-            .look_up(RequestBody::Whole(&open.body), asked)
+            .lookup(RequestBody::Whole(&open.body), asked)
             .unwrap();
         let waits = matches!(found, Do::Wait);
         let waited = std::mem::replace(&mut open.waits, waits);
         // the response of a flight may be as old as the wait was long
         let oldest = if waited { 0 } else { self.now };
-        match ran(&mut open.driver, found) {
+        match run_job(&mut open.driver, found) {
             Do::Respond => {
                 let exchange = open.driver.exchange().expect("no job has it");
                 assert_eq!(exchange.status(), 200);
@@ -291,7 +298,7 @@ impl World {
 
     /// Checks that the client received the node's response to it, or to another client with the
     /// same call; stored responses were fresh at `oldest`.
-    fn check(&self, open: &Open, body: &[u8], oldest: u64) {
+    fn check(&self, open: &OpenRequest, body: &[u8], oldest: u64) {
         let body = match body {
             [0x1F, 0x8B, ..] => {
                 assert!(open.ask.gzip);
@@ -301,12 +308,12 @@ impl World {
             }
             _ => body.to_vec(),
         };
-        let answers: Vec<Answered> = if open.ask.rest.is_empty() {
+        let answers: Vec<CallResponse> = if open.ask.rest.is_empty() {
             vec![serde_json::from_slice(&body).unwrap()]
         } else {
             serde_json::from_slice(&body).unwrap()
         };
-        let of = |answer: &Answered| {
+        let of = |answer: &CallResponse| {
             let (chain, call, number, _) = answer.result.as_ref().expect("a result");
             assert_eq!(*chain, open.ask.other_chain, "of another chain");
             let asked_at = self
@@ -326,14 +333,14 @@ impl World {
 
     /// Returns the node's response to the forwarded request, and records whether other clients
     /// may receive it.
-    fn said_to(&mut self, open: &Open, how: How) -> String {
-        let calls: Vec<Called> = match open.forwarded[0] {
+    fn node_response(&mut self, open: &OpenRequest, how: ResponsePlan) -> String {
+        let calls: Vec<ForwardedCall> = match open.forwarded[0] {
             b'[' => serde_json::from_slice(&open.forwarded).unwrap(),
             _ => vec![serde_json::from_slice(&open.forwarded).unwrap()],
         };
         let chain = open.ask.other_chain;
         let mut answers: Vec<String> = Vec::new();
-        for Called { id, params } in calls {
+        for ForwardedCall { id, params } in calls {
             self.count += 1;
             let number = self.count as u64;
             let call = params[0].as_bytes()[2] - b'0';
@@ -359,8 +366,8 @@ impl World {
         }
     }
 
-    fn answer(&mut self, mut open: Open, how: How) {
-        let mut body = self.said_to(&open, how).into_bytes();
+    fn answer(&mut self, mut open: OpenRequest, how: ResponsePlan) {
+        let mut body = self.node_response(&open, how).into_bytes();
         if how.outcome == Outcome::Broken {
             body.truncate(body.len() / 2);
         }
@@ -390,7 +397,7 @@ impl World {
         };
         let end = if cut { End::Cut } else { End::Whole };
         let pieces = arriving.chunks(usize::from(how.piece) + 1);
-        let received = through(&mut open.driver, step, pieces, end).unwrap();
+        let received = client_body(&mut open.driver, step, pieces, end).unwrap();
         let Some(received) = received else {
             // truncated before any byte was sent
             assert!(cut, "an answer is lost");
@@ -417,7 +424,7 @@ impl World {
 
     /// Responds to all requests at the node, and checks that none is left.
     fn finish(mut self) {
-        let how = How {
+        let how = ResponsePlan {
             declared: true,
             reversed: false,
             long: false,
@@ -439,7 +446,7 @@ impl World {
 
     fn publish_all(&mut self) {
         while !self.unsent.is_empty() {
-            self.take(&Step::Sent(0));
+            self.apply(&Step::Sent(0));
             self.wake();
         }
         self.wake();

@@ -7,15 +7,15 @@
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use sszip_core::exchange::transitions::State;
-use sszip_core::exchange::{Exchange, Field, RequestHead, ResponseHead, StreamFailure};
+use sszip_core::exchange::{BodyStreamError, Exchange, Header, RequestHead, ResponseHead};
 use sszip_core::gzip::stream::Flush;
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
-use sszip_fuzz::{Piece, Place};
+use sszip_fuzz::{Piece, RouteSettings};
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
-    place: Place,
+    place: RouteSettings,
     /// Whether the exchange starts with ordinary heads, and with which length.
     begun: Option<Option<u32>>,
     events: Vec<Event<'a>>,
@@ -67,7 +67,7 @@ const KNOWN: [&str; 11] = [
     "Trailer",
 ];
 
-fn fields<'a>(fields: &'a [(Name<'a>, &'a [u8])]) -> impl Iterator<Item = Field<'a>> + Clone {
+fn fields<'a>(fields: &'a [(Name<'a>, &'a [u8])]) -> impl Iterator<Item = Header<'a>> + Clone {
     fields.iter().map(|(name, value)| {
         let name = match name {
             Name::Known(n) => KNOWN[usize::from(*n) % KNOWN.len()].as_bytes(),
@@ -87,7 +87,7 @@ fuzz_target!(|input: Input| {
     }
     for event in &input.events {
         let (state, mode) = (exchange.state(), exchange.mode());
-        let (taken, possible) = tell(&mut exchange, event);
+        let (taken, possible) = apply_event(&mut exchange, event);
         assert_eq!(taken, possible, "{event:?} in {state:?}");
         if !taken {
             assert_eq!((exchange.state(), exchange.mode()), (state, mode));
@@ -120,12 +120,12 @@ fn begin(exchange: &mut Exchange, content_length: Option<u64>) {
         coding_allowed: true,
         host_writes_vary: false,
     };
-    tell(exchange, &Event::ResponseHead(head));
+    apply_event(exchange, &Event::ResponseHead(head));
 }
 
 /// Applies an event, and returns whether the call was accepted, and whether it should have been.
-fn tell(exchange: &mut Exchange, event: &Event) -> (bool, bool) {
-    use State::{AwaitingHead, Coding, Collecting, Start, Streaming};
+fn apply_event(exchange: &mut Exchange, event: &Event) -> (bool, bool) {
+    use State::{AwaitingHead, Buffering, Compressing, Start, Streaming};
     let state = exchange.state();
     match event {
         Event::RequestHead(method, list) => (
@@ -139,9 +139,9 @@ fn tell(exchange: &mut Exchange, event: &Event) -> (bool, bool) {
             state == Start,
         ),
         Event::ResponseHead(head) => (response_head(exchange, head), state == AwaitingHead),
-        Event::Piece(piece) => (exchange.piece(&piece.body()).is_ok(), state == Collecting),
-        Event::End => (exchange.end().is_ok(), state == Collecting),
-        Event::Release => (exchange.release().is_ok(), state == Collecting),
+        Event::Piece(piece) => (exchange.piece(&piece.body()).is_ok(), state == Buffering),
+        Event::End => (exchange.end().is_ok(), state == Buffering),
+        Event::Release => (exchange.end_buffering().is_ok(), state == Buffering),
         Event::Stream(piece, finish) => {
             let flush = if *finish {
                 Flush::Finish
@@ -151,23 +151,23 @@ fn tell(exchange: &mut Exchange, event: &Event) -> (bool, bool) {
             let mut output = vec![0; usize::from(piece.room)];
             let taken = match exchange.stream(&piece.body(), flush, &mut output) {
                 Ok(_) => true,
-                Err(StreamFailure::Misuse(_)) => false,
+                Err(BodyStreamError::Misuse(_)) => false,
                 Err(failure) => {
-                    assert_eq!(failure, StreamFailure::Short);
-                    assert!(*finish && exchange.state() == State::Cut);
+                    assert_eq!(failure, BodyStreamError::Short);
+                    assert!(*finish && exchange.state() == State::Aborted);
                     true
                 }
             };
             (taken, state == Streaming)
         }
         Event::CutShort => (
-            exchange.cut_short().is_ok(),
-            matches!(state, Collecting | Coding | Streaming),
+            exchange.abort().is_ok(),
+            matches!(state, Buffering | Compressing | Streaming),
         ),
-        Event::Code => (exchange.code().is_ok(), state == Coding),
+        Event::Code => (exchange.compress().is_ok(), state == Compressing),
         Event::GiveUp => (
-            exchange.give_up(Mode::Failed).is_ok(),
-            matches!(state, AwaitingHead | Collecting | Coding),
+            exchange.send_original(Mode::Failed).is_ok(),
+            matches!(state, AwaitingHead | Buffering | Compressing),
         ),
     }
 }

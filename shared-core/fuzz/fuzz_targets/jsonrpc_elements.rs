@@ -1,12 +1,12 @@
-//! Responses of a batch in any notation or truncated: `jsonrpc::elements` finds the elements that
-//! another parser finds, no element of a truncated text is incomplete, and each can be moved to
-//! another array.
+//! Responses of a batch in any notation or truncated: `jsonrpc::batch_elements` finds the elements
+//! that another parser finds, no element of a truncated text is incomplete, and each can be moved
+//! to another array.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use serde_json::value::RawValue;
-use sszip_core::jsonrpc::elements::{read, Element, Elements, Shape};
+use sszip_core::jsonrpc::batch_elements::{read, BatchShape, Elements, RawElement};
 
 /// Returns the texts of all elements.
 fn texts<'a>(text: &'a [u8], elements: &Elements) -> Vec<&'a [u8]> {
@@ -15,7 +15,7 @@ fn texts<'a>(text: &'a [u8], elements: &Elements) -> Vec<&'a [u8]> {
 }
 
 /// Checks that spans lie in the text in their order, and values in their elements.
-fn assert_spans(text: &[u8], all: &[Element]) {
+fn assert_spans(text: &[u8], all: &[RawElement]) {
     let mut end = 0;
     for one in all {
         assert!(end <= one.span.start && one.span.start < one.span.end);
@@ -42,7 +42,7 @@ fn assert_agrees(text: &[u8], elements: &Elements) {
         assert!(!elements.is_whole);
     }
     let parsed = serde_json::from_str::<Vec<&RawValue>>(plain);
-    if let (Ok(parsed), Shape::Array) = (parsed, elements.shape) {
+    if let (Ok(parsed), BatchShape::Array) = (parsed, elements.shape) {
         let parsed: Vec<_> = parsed.iter().map(|one| one.get().as_bytes()).collect();
         assert_eq!(texts(text, elements), parsed);
     }
@@ -60,7 +60,7 @@ fuzz_target!(|data: &[u8]| {
     let beginning = read(&text[..cut]).expect("there is memory");
     assert_spans(&text[..cut], &beginning.all);
     if text[cut..].iter().any(|byte| !byte.is_ascii_whitespace()) {
-        assert!(!beginning.is_whole || !elements.is_whole || beginning.shape == Shape::Other);
+        assert!(!beginning.is_whole || !elements.is_whole || beginning.shape == BatchShape::Other);
     }
     assert!(
         elements.all.starts_with(&beginning.all),

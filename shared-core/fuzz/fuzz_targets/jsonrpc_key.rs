@@ -10,7 +10,7 @@ use sszip_fuzz::oracle::{agree_on_keys, key_and_canonical, Node};
 #[derive(Arbitrary, Debug)]
 enum Other<'a> {
     Text(&'a [u8]),
-    Respelt(&'a [u8]),
+    Equivalent(&'a [u8]),
     Changed(u16, &'a [u8], bool),
 }
 
@@ -21,7 +21,7 @@ fuzz_target!(|input: (Other, &[u8])| {
             agree_on_keys(params, text);
             borders(params, text);
         }
-        Other::Respelt(choices) => check_equivalent(params, choices),
+        Other::Equivalent(choices) => check_equivalent(params, choices),
         Other::Changed(place, bytes, insert) => {
             let place = usize::from(place) % (params.len() + 1);
             let (before, after) = params.split_at(place);
@@ -40,7 +40,7 @@ fn check_equivalent(params: &[u8], choices: &[u8]) {
         return;
     };
     let mut choices = choices.iter().cycle();
-    let rewritten = node.respelt(&mut || choices.next().copied().unwrap_or(0));
+    let rewritten = node.equivalent_text(&mut || choices.next().copied().unwrap_or(0));
     let ((ours, form), (other, same)) = (
         key_and_canonical(params),
         key_and_canonical(rewritten.as_bytes()),

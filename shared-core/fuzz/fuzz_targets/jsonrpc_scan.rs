@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sszip_core::jsonrpc::outline::outline;
 use sszip_core::jsonrpc::request::{self, Request};
 use sszip_core::jsonrpc::response::{self, Outcome};
+use sszip_core::jsonrpc::response_ends::locate_result;
 use sszip_core::jsonrpc::{block, key, methods};
 use sszip_fuzz::oracle::{agree_on_text, Node, Parts};
 
@@ -24,7 +24,7 @@ fuzz_target!(|body: &[u8]| {
     }
     if let Ok(answer) = response::parse(body) {
         assert_eq!(member(body, "id"), Some(&body[answer.id.clone()]));
-        if let Some(found) = outline(body, &body[answer.id.clone()]) {
+        if let Some(found) = locate_result(body, &body[answer.id.clone()]) {
             assert_eq!((&found.id, &found.outcome), (&answer.id, &answer.outcome));
         }
         let (name, span) = match answer.outcome {

@@ -6,7 +6,7 @@ use std::iter::once;
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use sszip_core::negotiate::accept_encoding::AcceptEncoding;
-use sszip_core::negotiate::list::members;
+use sszip_core::negotiate::list_header::members;
 use sszip_core::negotiate::media_type::{is_event_stream, is_grpc, MediaTypes};
 use sszip_core::negotiate::{cache_control, etag, vary};
 
@@ -69,11 +69,11 @@ fn vary(lines: &[&[u8]]) {
     const NAME: &str = "Accept-Encoding";
     let lines = || lines.iter().copied();
     if !vary::covers(lines(), NAME) {
-        let with = vary::with(lines(), NAME);
+        let with = vary::add_name(lines(), NAME);
         assert!(vary::covers(once(&with[..]), NAME), "{with:?}");
-        let again = vary::without(once(&with[..]), NAME);
-        assert!(again == vary::without(lines(), NAME), "{again:?}");
+        let again = vary::remove_name(once(&with[..]), NAME);
+        assert!(again == vary::remove_name(lines(), NAME), "{again:?}");
     }
-    let without = vary::without(lines(), NAME);
-    assert!(vary::without(once(&without[..]), NAME) == without);
+    let without = vary::remove_name(lines(), NAME);
+    assert!(vary::remove_name(once(&without[..]), NAME) == without);
 }

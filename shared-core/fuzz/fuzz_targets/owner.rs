@@ -8,14 +8,16 @@ use std::sync::{Arc, Mutex};
 use arbitrary::Arbitrary;
 use hyper::http::request::Builder;
 use libfuzzer_sys::fuzz_target;
-use sszip_core::cache::entry::about::{About, Scope};
-use sszip_core::cache::owner::disk::{Body, Disk, Header, Status, StoreError, Stored, Waits};
-use sszip_core::cache::owner::processes::Next;
-use sszip_core::cache::owner::state::LookUp;
-use sszip_core::cache::owner::tracker::{Identity, Mark, Record};
-use sszip_core::cache::owner::{Now, Owner};
+use sszip_core::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
+use sszip_core::cache::owner::disk::{
+    DiskEntry, EntryBytes, OwnerStore, RecordHeader, StoreError, StoreStatus, WouldBlock,
+};
+use sszip_core::cache::owner::processes::StreamAction;
+use sszip_core::cache::owner::state::OwnerLookup;
+use sszip_core::cache::owner::tracker::{ChainIdentity, ChainRecord, FinalityMark};
+use sszip_core::cache::owner::{CallTime, Owner};
 use sszip_core::cache::{Key, Namespace};
-use sszip_owner::request::Put;
+use sszip_owner::request::PutRequest;
 use sszip_owner::request::{self, Request};
 
 #[derive(Arbitrary, Debug)]
@@ -67,25 +69,25 @@ enum Step {
 
 /// A store without limits.
 #[derive(Default)]
-struct Model {
-    entries: Mutex<HashMap<Key, Stored>>,
-    purges: Mutex<Vec<(u64, Scope)>>,
+struct UnlimitedStore {
+    entries: Mutex<HashMap<Key, DiskEntry>>,
+    purges: Mutex<Vec<(u64, PurgeScope)>>,
 }
 
-impl Disk for Model {
+impl OwnerStore for UnlimitedStore {
     fn generation(&self) -> u64 {
         self.purges.lock().unwrap().len() as u64
     }
 
-    fn get(&self, key: &Key, _: Now) -> Option<Stored> {
+    fn get(&self, key: &Key, _: CallTime) -> Option<DiskEntry> {
         let stored = self.entries.lock().unwrap().get(key).cloned()?;
-        (!self.refuses(key, &stored.header.about)).then_some(stored)
+        (!self.is_purged(key, &stored.header.about)).then_some(stored)
     }
 
-    fn get_ready(&self, key: &Key, now: Now) -> Result<Option<Stored>, Waits> {
+    fn get_ready(&self, key: &Key, now: CallTime) -> Result<Option<DiskEntry>, WouldBlock> {
         // some are in the page cache
         match self.may_have(key) && key[0] & 1 == 0 {
-            true => Err(Waits),
+            true => Err(WouldBlock),
             false => Ok(self.get(key, now)),
         }
     }
@@ -94,44 +96,44 @@ impl Disk for Model {
         self.entries.lock().unwrap().contains_key(key)
     }
 
-    fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), StoreError> {
-        assert!(header.about.class.may_be_stored());
-        let stored = Stored {
+    fn put(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError> {
+        assert!(header.about.class.may_be_on_disk());
+        let stored = DiskEntry {
             header: header.clone(),
-            body: Body::Lent(Arc::new(body.to_vec())),
+            body: EntryBytes::Pinned(Arc::new(body.to_vec())),
             is_old: false,
         };
         self.entries.lock().unwrap().insert(*key, stored);
         Ok(())
     }
 
-    fn purge(&self, scope: &Scope) -> Result<u64, StoreError> {
+    fn purge(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
         let mut purges = self.purges.lock().unwrap();
         let generation = purges.len() as u64 + 1;
         purges.push((generation, scope.clone()));
         Ok(generation)
     }
 
-    fn chain(&self, _: &Namespace) -> Result<Record, StoreError> {
-        Ok(Record::default())
+    fn chain(&self, _: &Namespace) -> Result<ChainRecord, StoreError> {
+        Ok(ChainRecord::default())
     }
 
-    fn keep_identity(&self, _: &Namespace, _: &Identity) -> Result<(), StoreError> {
+    fn record_identity(&self, _: &Namespace, _: &ChainIdentity) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn keep_mark(&self, _: &Namespace, _: Option<&Mark>) -> Result<(), StoreError> {
+    fn record_mark(&self, _: &Namespace, _: Option<&FinalityMark>) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn refuses(&self, key: &Key, about: &About) -> bool {
+    fn is_purged(&self, key: &Key, about: &StoreAttributes) -> bool {
         let purges = self.purges.lock().unwrap();
         purges
             .iter()
             .any(|(generation, scope)| about.generation < *generation && scope.covers(key, about))
     }
 
-    fn admits(&self, _: &Key, _: Now) -> bool {
+    fn record_fill(&self, _: &Key, _: CallTime) -> bool {
         true
     }
 
@@ -139,14 +141,14 @@ impl Disk for Model {
         Ok(())
     }
 
-    fn forget(&self, _: u64, _: u64, _: Now) {}
+    fn drop_older_than(&self, _: u64, _: u64, _: CallTime) {}
 
     fn next_event(&self) -> Option<String> {
         None
     }
 
-    fn status(&self) -> Status {
-        Status::default()
+    fn status(&self) -> StoreStatus {
+        StoreStatus::default()
     }
 }
 
@@ -173,8 +175,8 @@ fn read(method: &str, path: &str, fields: &[(&str, String)]) -> Option<Request> 
         builder.header(*name, value)
     });
     let (head, ()) = builder.body(()).ok()?.into_parts();
-    let about = request::about(&head.headers);
-    match about.and_then(|_| request::read(&head)) {
+    let about = request::chain_query(&head.headers);
+    match about.and_then(|_| request::decode_head(&head)) {
         Ok(request) => Some(request),
         Err(problem) => {
             assert!(problem.status.is_client_error());
@@ -183,26 +185,26 @@ fn read(method: &str, path: &str, fields: &[(&str, String)]) -> Option<Request> 
     }
 }
 
-struct World {
+struct OwnerModel {
     owner: Owner,
-    now: Now,
-    streams: Vec<sszip_core::cache::owner::processes::Stream>,
+    now: CallTime,
+    streams: Vec<sszip_core::cache::owner::processes::EventStreamId>,
     /// Purges that are not complete, with their times.
     purges: Vec<(u64, u64)>,
 }
 
-impl World {
+impl OwnerModel {
     fn act(&mut self, request: Request, body: &[u8]) {
         let now = self.now;
         match request {
             Request::LookUp { key, lease } => {
-                let found = match self.owner.look_up(&key, now) {
-                    LookUp::Found(found) => Some(found),
-                    LookUp::Missing => None,
-                    LookUp::AskStore => self.owner.look_up_store(&key, now),
+                let found = match self.owner.lookup(&key, now) {
+                    OwnerLookup::Found(found) => Some(found),
+                    OwnerLookup::Missing => None,
+                    OwnerLookup::QueryStore => self.owner.lookup_store(&key, now),
                 };
                 if let Some(found) = found {
-                    assert!(found.kept.fresh(now) > 0);
+                    assert!(found.kept.remaining_ttl(now) > 0);
                     if found.is_to_be_stored {
                         self.owner.store(&key, &found.kept, now).unwrap();
                     }
@@ -214,19 +216,19 @@ impl World {
                     assert!(leased.is_ok());
                 }
             }
-            Request::Put(Put {
+            Request::Put(PutRequest {
                 key,
                 about,
                 fresh,
                 process,
                 ..
             }) => {
-                let kept = Arc::new(self.owner.kept(about, key.to_vec(), fresh, now));
+                let kept = Arc::new(self.owner.prepare_entry(about, key.to_vec(), fresh, now));
                 if self.owner.put(&key, &kept, process.as_ref(), now) == Ok(true) {
                     self.owner.store(&key, &kept, now).unwrap();
                 }
             }
-            Request::GiveBack { key, process } => self.owner.give_back(&key, &process, now),
+            Request::ReleaseLease { key, process } => self.owner.release_lease(&key, &process, now),
             Request::LookUps => {
                 let _ = request::keys(body);
             }
@@ -236,10 +238,10 @@ impl World {
                     self.purges.push((generation, now.monotonic));
                 }
             }
-            Request::Shows {
+            Request::ShowBlock {
                 namespace,
                 sighting,
-            } => self.owner.shows(&namespace, sighting),
+            } => self.owner.record_shown_block(&namespace, sighting),
             Request::Acknowledge(process) => {
                 if let Ok(generation) = request::generation(body) {
                     let known = self.owner.disk().generation();
@@ -248,7 +250,7 @@ impl World {
                 }
             }
             Request::Events(process) => {
-                if let Ok(stream) = self.owner.arrive(&process, now) {
+                if let Ok(stream) = self.owner.connect(&process, now) {
                     self.streams.push(stream);
                 }
             }
@@ -258,12 +260,12 @@ impl World {
 }
 
 fuzz_target!(|steps: Vec<Step>| {
-    let now = Now {
+    let now = CallTime {
         monotonic: 10_000,
         unix: 1_000_000,
     };
-    let mut world = World {
-        owner: Owner::new(Box::new(Model::default()), 4_000, now),
+    let mut world = OwnerModel {
+        owner: Owner::new(Box::new(UnlimitedStore::default()), 4_000, now),
         now,
         streams: Vec::new(),
         purges: Vec::new(),
@@ -360,7 +362,7 @@ fuzz_target!(|steps: Vec<Step>| {
             ),
             Step::Read { stream } => {
                 if let Some(stream) = world.streams.get(usize::from(stream)) {
-                    if let Next::Idle(until) = world.owner.next(*stream, world.now) {
+                    if let StreamAction::Idle(until) = world.owner.next(*stream, world.now) {
                         assert!(until > world.now.monotonic);
                     }
                 }
@@ -370,7 +372,7 @@ fuzz_target!(|steps: Vec<Step>| {
                 if usize::from(stream) < world.streams.len() {
                     world
                         .owner
-                        .leave(world.streams.swap_remove(usize::from(stream)), world.now);
+                        .disconnect(world.streams.swap_remove(usize::from(stream)), world.now);
                 }
                 continue;
             }
@@ -393,6 +395,6 @@ fuzz_target!(|steps: Vec<Step>| {
         // the owner's memory stays within its capacity
         let memory = &world.owner.status()["memory"];
         assert!(memory["bytes"].as_u64() <= memory["capacity"].as_u64());
-        world.owner.take_woken();
+        world.owner.take_notifications();
     }
 });

@@ -1,13 +1,13 @@
-//! `reopen` compared with zlib-rs: it accepts exactly the streams that zlib-rs decompresses, and
-//! they have the same content afterwards.
+//! `from_finished` compared with zlib-rs: it accepts exactly the streams that zlib-rs decompresses,
+//! and they have the same content afterwards.
 #![no_main]
 
 use std::io::Read;
 
 use flate2::bufread::DeflateDecoder;
 use libfuzzer_sys::fuzz_target;
-use sszip_core::gzip::oneshot::{bound, gzip};
-use sszip_core::gzip::open::reopen;
+use sszip_core::gzip::oneshot::{compressed_bound, gzip};
+use sszip_core::gzip::open::from_finished;
 
 const MOST: u64 = 1 << 20;
 
@@ -18,9 +18,9 @@ fuzz_target!(|input: (Option<u8>, &[u8])| {
         None => check(bytes),
         // a valid stream, which a fuzzer would rarely find
         Some(level) => {
-            let member = gzip(bytes, level % 13, bound(bytes.len())).expect("it codes");
+            let member = gzip(bytes, level % 13, compressed_bound(bytes.len())).expect("it codes");
             let stream = &member[10..member.len() - 8];
-            assert!(reopen(stream.to_vec()).is_some());
+            assert!(from_finished(stream.to_vec()).is_some());
             check(stream);
         }
     }
@@ -34,7 +34,7 @@ fn check(stream: &[u8]) {
         return;
     }
     let is_whole = read.is_ok() && decoder.total_in() == stream.len() as u64;
-    match reopen(stream.to_vec()) {
+    match from_finished(stream.to_vec()) {
         None => assert!(!is_whole, "refused"),
         Some(mut opened) => {
             assert!(is_whole, "taken");

@@ -15,11 +15,11 @@ use sszip_core::exchange::{
 };
 use sszip_core::gzip::stream::Flush;
 use sszip_core::memory::Budget;
-use sszip_fuzz::{feed, Client, Piece, Place};
+use sszip_fuzz::{feed, Client, Piece, RouteSettings};
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
-    place: Place,
+    place: RouteSettings,
     accept: Accept,
     /// Whether the node sends gzip, requested or not.
     node_codes: bool,
@@ -51,11 +51,11 @@ impl Accept {
 
 /// The way in which the response leaves the host.
 #[derive(PartialEq)]
-enum Way {
-    Held,
+enum BodyPath {
+    Buffered,
     Streamed,
     /// Unchanged, after the buffered part.
-    Through,
+    Unchanged,
 }
 
 /// The bytes that a client receives, and the content that it decompresses from a stream at once.
@@ -93,8 +93,8 @@ fuzz_target!(|input: Input| {
     let count = sent.bytes.len() + sent.stream.received;
     assert!(length.is_none_or(|length| length == count), "{length:?}");
     if matches!(exchange.state(), State::Ready | State::Finished) {
-        assert_eq!(exchange.received(), wire.len() as u64);
-        assert_eq!(exchange.sent(), count as u64);
+        assert_eq!(exchange.received_bytes(), wire.len() as u64);
+        assert_eq!(exchange.sent_bytes(), count as u64);
     }
     if exchange.state() == State::Finished {
         assert!(is_gzip && length.is_none() && sent.bytes.is_empty());
@@ -123,17 +123,17 @@ fn carry(exchange: &mut Exchange, input: &Input, wire: &[u8]) -> Sent {
             piece.body().len().min(rest.len())
         };
         (bytes, rest) = rest.split_at(length);
-        if way == Way::Held && input.release_before.map(usize::from) == Some(n) {
-            way = after(exchange.release().expect("held"), exchange, &mut sent);
+        if way == BodyPath::Buffered && input.release_before.map(usize::from) == Some(n) {
+            way = after(exchange.end_buffering().expect("held"), exchange, &mut sent);
         }
-        if way == Way::Held {
+        if way == BodyPath::Buffered {
             let action = exchange.piece(bytes).expect("held");
             way = after(action, exchange, &mut sent);
-            if way == Way::Held {
+            if way == BodyPath::Buffered {
                 continue;
             }
         }
-        if way == Way::Through {
+        if way == BodyPath::Unchanged {
             sent.bytes.extend_from_slice(bytes);
             continue;
         }
@@ -143,25 +143,25 @@ fn carry(exchange: &mut Exchange, input: &Input, wire: &[u8]) -> Sent {
             assert!(sent.stream.decoded == wire[..taken], "after a flush");
         }
     }
-    if way == Way::Held {
+    if way == BodyPath::Buffered {
         match exchange.end().expect("held") {
             EndAction::Code { .. } => {
-                exchange.code().expect("whole");
+                exchange.compress().expect("whole");
                 sent.bytes.extend(exchange.body().flatten());
             }
             EndAction::Send => sent.bytes.extend(exchange.body().flatten()),
-            EndAction::Stream => way = Way::Streamed,
+            EndAction::Stream => way = BodyPath::Streamed,
             EndAction::Fail => panic!("it is whole"),
         }
     }
-    if way == Way::Streamed {
+    if way == BodyPath::Streamed {
         stream(exchange, b"", Flush::Finish, input.last_room, &mut sent);
         assert_eq!(exchange.state(), State::Finished);
     }
     sent
 }
 
-fn heads(exchange: &mut Exchange, input: &Input, length: usize) -> Way {
+fn heads(exchange: &mut Exchange, input: &Input, length: usize) -> BodyPath {
     let accept = (&b"Accept-Encoding"[..], input.accept.value());
     exchange
         .request_head(RequestHead {
@@ -192,20 +192,20 @@ fn heads(exchange: &mut Exchange, input: &Input, length: usize) -> Way {
         })
         .expect("after the request");
     match action {
-        HeadAction::Hold => Way::Held,
-        HeadAction::Stream => Way::Streamed,
-        HeadAction::Pass | HeadAction::Tee => Way::Through,
+        HeadAction::Buffer => BodyPath::Buffered,
+        HeadAction::Stream => BodyPath::Streamed,
+        HeadAction::Pass | HeadAction::Tee => BodyPath::Unchanged,
         HeadAction::Fail => unreachable!("no rule is in force, and nothing is to be upgraded"),
     }
 }
 
-fn after(action: PieceAction, exchange: &Exchange, sent: &mut Sent) -> Way {
+fn after(action: PieceAction, exchange: &Exchange, sent: &mut Sent) -> BodyPath {
     match action {
-        PieceAction::Taken => Way::Held,
-        PieceAction::Stream => Way::Streamed,
-        PieceAction::GiveUp => {
+        PieceAction::Buffered => BodyPath::Buffered,
+        PieceAction::Stream => BodyPath::Streamed,
+        PieceAction::SendOriginal => {
             sent.bytes.extend(exchange.body().flatten());
-            Way::Through
+            BodyPath::Unchanged
         }
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use arbitrary::Arbitrary;
 use flate2::read::GzDecoder;
 use libfuzzer_sys::fuzz_target;
-use sszip_core::cache::entry::batch::{batch_gzip, batch_identity, Element};
-use sszip_core::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
+use sszip_core::cache::entry::batch::{batch_gzip, batch_identity, BatchElement};
+use sszip_core::cache::entry::{CacheEntry, CompressionGate, EntryMeta, Envelope, IdPosition};
 use sszip_core::gzip::splice::Body;
 use sszip_fuzz::Piece;
 
@@ -31,18 +31,19 @@ struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    fn entry(&self, result: &[u8]) -> Entry {
+    fn entry(&self, result: &[u8]) -> CacheEntry {
         let envelope = Envelope {
             id: match self.place % 3 {
-                0 => IdPlace::BeforeResult,
-                1 => IdPlace::AfterResult,
-                _ => IdPlace::Nowhere,
+                0 => IdPosition::BeforeResult,
+                1 => IdPosition::AfterResult,
+                _ => IdPosition::None,
             },
             before: self.texts[0].into(),
             between: self.texts[1].into(),
             after: self.texts[2].into(),
         };
-        Entry::code(envelope, result, gate(self.gate), Meta::default()).expect("it codes")
+        CacheEntry::compress_payload(envelope, result, gate(self.gate), EntryMeta::default())
+            .expect("it codes")
     }
 
     /// Returns the response, assembled in the obvious way.
@@ -56,8 +57,8 @@ impl Answer<'_> {
     }
 }
 
-fn gate((min_length, level): (u16, u8)) -> Gate {
-    Gate {
+fn gate((min_length, level): (u16, u8)) -> CompressionGate {
+    CompressionGate {
         min_length: min_length.into(),
         level: level % 13,
     }
@@ -88,12 +89,12 @@ fuzz_target!(|input: Input| {
             }
         })
         .collect();
-    let elements: Vec<Element> = stored
+    let elements: Vec<BatchElement> = stored
         .iter()
         .zip(&texts)
         .map(|((answer, entry, _), text)| {
             if answer.is_fresh {
-                Element::Text(text)
+                BatchElement::RawJson(text)
             } else {
                 (entry, answer.ids[0]).into()
             }

@@ -4,11 +4,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sszip_fuzz::ssz::{choose_type, laws, naive};
+use sszip_fuzz::ssz::{choose_type, properties, reference};
 
 fuzz_target!(|input: &[u8]| {
     let (choices, bytes) = input.split_at(input.len().min(16));
-    let mut choices = naive::Choices(choices);
+    let mut choices = reference::Choices(choices);
     let (schema, ty) = choose_type(&mut choices);
-    laws::any_bytes(schema, ty, bytes, &mut choices);
+    properties::check_bytes(schema, ty, bytes, &mut choices);
 });

@@ -3,11 +3,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sszip_fuzz::ssz::{choose_type, laws, naive};
+use sszip_fuzz::ssz::{choose_type, properties, reference};
 
 fuzz_target!(|input: &[u8]| {
     let (choices, text) = input.split_at(input.len().min(16));
-    let mut choices = naive::Choices(choices);
+    let mut choices = reference::Choices(choices);
     let (schema, ty) = choose_type(&mut choices);
-    laws::a_text(schema, ty, text, &mut choices);
+    properties::check_text(schema, ty, text, &mut choices);
 });

@@ -4,10 +4,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sszip_fuzz::ssz::{choose_type, laws, naive};
+use sszip_fuzz::ssz::{choose_type, properties, reference};
 
 fuzz_target!(|input: &[u8]| {
-    let mut choices = naive::Choices(input);
+    let mut choices = reference::Choices(input);
     let (schema, ty) = choose_type(&mut choices);
-    laws::a_value(schema, ty, &mut choices);
+    properties::check_value(schema, ty, &mut choices);
 });

@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use flate2::{Decompress, FlushDecompress, Status};
-use sszip_core::config::{Config, Directives, UpstreamEncoding};
+use sszip_core::config::{ConfigBlock, RouteConfig, UpstreamEncoding};
 use sszip_core::gzip::stream::{Flush, Progress};
 use sszip_core::memory::Budget;
 
 /// Settings in the ranges of the directives, and small enough for a fuzzer to reach each limit.
 #[derive(Arbitrary, Debug)]
-pub struct Place {
+pub struct RouteSettings {
     min_length: u8,
     comp_level: u8,
     max_oneshot: u16,
@@ -29,10 +29,10 @@ pub struct Place {
     pass: bool,
 }
 
-impl Place {
+impl RouteSettings {
     /// Configuration with these settings, enabled.
-    pub fn config(&self, budget: &Budget) -> Arc<Config> {
-        Arc::new(Config {
+    pub fn config(&self, budget: &Budget) -> Arc<RouteConfig> {
+        Arc::new(RouteConfig {
             enable: true,
             min_length: self.min_length.into(),
             comp_level: self.comp_level % 13,
@@ -48,7 +48,7 @@ impl Place {
             } else {
                 UpstreamEncoding::Identity
             },
-            ..Directives::default().resolve(budget.clone())
+            ..ConfigBlock::default().resolve(budget.clone())
         })
     }
 }

@@ -4,17 +4,17 @@ use std::sync::LazyLock;
 
 use sszip_core::ssz::{Schema, TypeId};
 
-#[path = "../../tests/ssz/laws.rs"]
-pub mod laws;
-#[path = "../../tests/ssz/naive.rs"]
-pub mod naive;
+#[path = "../../tests/ssz/properties.rs"]
+pub mod properties;
+#[path = "../../tests/ssz/reference.rs"]
+pub mod reference;
 #[path = "../../tests/ssz/roots.rs"]
 pub mod roots;
 
 static SCHEMA: LazyLock<Schema> =
-    LazyLock::new(|| Schema::from_table(naive::TABLE).expect("a table"));
+    LazyLock::new(|| Schema::from_table(reference::TABLE).expect("a table"));
 
-pub fn choose_type(choices: &mut naive::Choices<'_>) -> (&'static Schema, TypeId) {
+pub fn choose_type(choices: &mut reference::Choices<'_>) -> (&'static Schema, TypeId) {
     let types: Vec<TypeId> = SCHEMA.named().map(|(_, ty)| ty).collect();
     (&SCHEMA, types[choices.below(types.len())])
 }

@@ -1,6 +1,6 @@
 //! A host in memory, and the properties of its exchanges.
 
-use crate::ssz::{laws, naive};
+use crate::ssz::{properties, reference};
 
 #[path = "../../tests/support/driven.rs"]
 mod driven;

@@ -6,8 +6,8 @@ use std::ops::AddAssign;
 use std::ptr::null_mut;
 
 thread_local! {
-    static NOW: Cell<usize> = const { Cell::new(0) };
-    static MOST: Cell<usize> = const { Cell::new(0) };
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
+    static PEAK: Cell<usize> = const { Cell::new(0) };
     static REFUSED: Cell<(usize, usize)> = const { Cell::new((usize::MAX, 0)) };
     static REFUSALS: Cell<Refusals> = const { Cell::new(Refusals { all: 0, small: 0 }) };
 }
@@ -48,14 +48,14 @@ unsafe impl GlobalAlloc for Faulty {
             }
             REFUSED.set((from, passed - 1));
         }
-        NOW.set(NOW.get() + layout.size());
-        MOST.set(MOST.get().max(NOW.get()));
+        CURRENT.set(CURRENT.get() + layout.size());
+        PEAK.set(PEAK.get().max(CURRENT.get()));
         // SAFETY: the contract of the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        NOW.set(NOW.get().saturating_sub(layout.size()));
+        CURRENT.set(CURRENT.get().saturating_sub(layout.size()));
         // SAFETY: the contract of the caller.
         unsafe { System.dealloc(memory, layout) }
     }
@@ -63,17 +63,17 @@ unsafe impl GlobalAlloc for Faulty {
 
 /// Returns the maximum number of bytes that the thread had allocated at once during `run`, in
 /// addition to those before. Fails if `run` does not free everything.
-pub fn most_of(run: impl FnOnce()) -> usize {
-    let before = NOW.get();
-    MOST.set(before);
+pub fn peak_allocation(run: impl FnOnce()) -> usize {
+    let before = CURRENT.get();
+    PEAK.set(before);
     run();
-    assert_eq!(NOW.get(), before, "it gives everything back");
-    MOST.get() - before
+    assert_eq!(CURRENT.get(), before, "it gives everything back");
+    PEAK.get() - before
 }
 
 /// Runs `run` on a thread to which the system refuses all allocations of `from` bytes and more
 /// after the first `passed` ones. Returns its result and the refusals.
-pub fn refusing<T>(from: usize, passed: usize, run: impl FnOnce() -> T) -> (T, Refusals) {
+pub fn with_refusals<T>(from: usize, passed: usize, run: impl FnOnce() -> T) -> (T, Refusals) {
     struct Restored;
     impl Drop for Restored {
         fn drop(&mut self) {
@@ -88,7 +88,7 @@ pub fn refusing<T>(from: usize, passed: usize, run: impl FnOnce() -> T) -> (T, R
     (done, REFUSALS.get())
 }
 
-/// Number of allocations that [`refusing`] still passes.
-pub fn left() -> usize {
+/// Number of allocations that [`with_refusals`] still passes.
+pub fn remaining_allocations() -> usize {
     REFUSED.get().1
 }

@@ -4,7 +4,7 @@
 //! worker. Allocations as long as a body are therefore made in ways that report a refusal. For
 //! the rest there is a reserve that the process owns since it was loaded: if the system refuses
 //! up to [`SMALL`] bytes, they are taken from the reserve. [`memory::is_short`] is `true` from
-//! then on, and no new work is begun until [`is_over`]. nginx's own allocations are made by the
+//! then on, and no new work is begun until [`can_begin_work`]. nginx's own allocations are made by the
 //! C library, and can't use up the reserve.
 //!
 //! The reserve is in the library's zeroed data: it takes address space and commit charge from
@@ -41,7 +41,7 @@ pub const SMALL: usize = 64 << 10;
 pub const RESERVE: usize = 4 << 20;
 
 /// Bytes that must be available for the shortage to end.
-const ENOUGH: usize = 1 << 20;
+const RECOVERY_BYTES: usize = 1 << 20;
 
 /// Alignment of the reserve. Only encoders, which may be refused, need more.
 const ALIGN: usize = 16;
@@ -52,7 +52,7 @@ const HEADER: usize = ALIGN;
 
 /// Bytes of freed memory at the heap's end that the process keeps.
 #[cfg(target_env = "gnu")]
-const KEPT: c_int = 16 << 20;
+const KEPT_FREE_BYTES: c_int = 16 << 20;
 
 /// Length in bytes from which each allocation is mapped on its own. Shorter ones are kept when
 /// they are freed.
@@ -65,7 +65,7 @@ const MAPPED: c_int = 8 << 20;
 /// memory at the heap's end beyond twice that length is returned to the system. A body and its
 /// compressed form are about as long, so that the pages of each response may be returned and
 /// faulted in again: 68 for a request of 300 KB, a third of all CPU.
-pub fn keep_freed() {
+pub fn configure_malloc() {
     #[cfg(target_env = "gnu")]
     {
         const M_TRIM_THRESHOLD: c_int = -1;
@@ -77,7 +77,7 @@ pub fn keep_freed() {
         // rejects stays unchanged.
         unsafe {
             mallopt(M_MMAP_THRESHOLD, MAPPED);
-            mallopt(M_TRIM_THRESHOLD, KEPT);
+            mallopt(M_TRIM_THRESHOLD, KEPT_FREE_BYTES);
         }
     }
 }
@@ -105,7 +105,7 @@ unsafe impl GlobalAlloc for Allocator {
         // SAFETY: the contract of the caller.
         let memory = unsafe { System.alloc(layout) };
         if memory.is_null() {
-            return refused(layout);
+            return allocate_refused(layout);
         }
         memory
     }
@@ -115,7 +115,7 @@ unsafe impl GlobalAlloc for Allocator {
         // SAFETY: the contract of the caller.
         let mut memory = unsafe { System.alloc_zeroed(layout) };
         if memory.is_null() {
-            memory = refused(layout);
+            memory = allocate_refused(layout);
             if !memory.is_null() {
                 // SAFETY: ours, and that long; it may have been used before.
                 unsafe { memory.write_bytes(0, layout.size()) };
@@ -134,14 +134,14 @@ unsafe impl GlobalAlloc for Allocator {
             }
         }
         // SAFETY: the contract of the caller.
-        unsafe { self.moved(memory, layout, size) }
+        unsafe { self.reallocate_by_copy(memory, layout, size) }
     }
 
     #[inline]
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         if is_of_reserve(memory) {
-            // SAFETY: it came from `take` and is not used any more.
-            unsafe { give_back(memory) };
+            // SAFETY: it came from `allocate_from_reserve` and is not used any more.
+            unsafe { free_to_reserve(memory) };
         } else {
             // SAFETY: the contract of the caller.
             unsafe { System.dealloc(memory, layout) };
@@ -155,7 +155,7 @@ impl Allocator {
     /// # Safety
     /// The contract of `realloc`.
     #[cold]
-    unsafe fn moved(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+    unsafe fn reallocate_by_copy(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         if size <= layout.size() {
             // the system frees by address, the reserve by its header: neither needs to know that
             // the allocation is shorter now
@@ -180,10 +180,10 @@ impl Allocator {
 
 /// Handles an allocation that the system has refused.
 #[cold]
-fn refused(layout: Layout) -> *mut u8 {
+fn allocate_refused(layout: Layout) -> *mut u8 {
     if layout.size() <= SMALL {
         memory::set_short(true);
-        return take(layout);
+        return allocate_from_reserve(layout);
     }
     spare(layout)
 }
@@ -194,7 +194,7 @@ fn is_of_reserve(memory: *mut u8) -> bool {
 }
 
 /// Allocates from the reserve; NULL if it is used up.
-fn take(layout: Layout) -> *mut u8 {
+fn allocate_from_reserve(layout: Layout) -> *mut u8 {
     let Some(inner) = with_header(layout.size()).filter(|_| layout.align() <= ALIGN) else {
         return null_mut();
     };
@@ -217,10 +217,10 @@ fn take(layout: Layout) -> *mut u8 {
 /// Frees an allocation of the reserve.
 ///
 /// # Safety
-/// `memory` is from `take`, and is not used any more.
+/// `memory` is from `allocate_from_reserve`, and is not used any more.
 #[cold]
-unsafe fn give_back(memory: *mut u8) {
-    // SAFETY: the header precedes the memory that `take` returns.
+unsafe fn free_to_reserve(memory: *mut u8) {
+    // SAFETY: the header precedes the memory that `allocate_from_reserve` returns.
     let (start, size) = unsafe {
         let start = memory.sub(HEADER);
         (start, start.cast::<usize>().read())
@@ -252,11 +252,11 @@ pub fn in_use() -> usize {
 ///
 /// `make_room` must free memory that was kept for later: some of it may be in the reserve, which
 /// must be free for the next shortage.
-pub fn is_over(make_room: impl FnOnce()) -> bool {
+pub fn can_begin_work(make_room: impl FnOnce()) -> bool {
     if !memory::is_short() {
         return true;
     }
-    if !memory::is_there(ENOUGH) {
+    if !memory::can_allocate(RECOVERY_BYTES) {
         return false;
     }
     if in_use() > RESERVE / 2 {
@@ -276,7 +276,7 @@ static SPARES: Mutex<[Option<Spare>; 2]> = Mutex::new([None, None]);
 static OWNER: AtomicUsize = AtomicUsize::new(0);
 
 /// Lock for the thread that owns the spares.
-static TURN: Mutex<()> = Mutex::new(());
+static SPARES_LOCK: Mutex<()> = Mutex::new(());
 
 struct Spare {
     memory: *mut u8,
@@ -298,9 +298,9 @@ pub fn with_spares<T>(lengths: [usize; 2], run: impl FnOnce() -> T) -> Option<T>
     if lengths.iter().all(|length| *length <= SMALL) {
         return Some(run());
     }
-    let _turn = locked(&TURN);
+    let _turn = locked(&SPARES_LOCK);
     // freed however `run` ends
-    let _end = End;
+    let _end = SparesGuard;
     for (place, length) in lengths.into_iter().enumerate() {
         if length <= SMALL {
             continue;
@@ -318,9 +318,9 @@ pub fn with_spares<T>(lengths: [usize; 2], run: impl FnOnce() -> T) -> Option<T>
     Some(run())
 }
 
-struct End;
+struct SparesGuard;
 
-impl Drop for End {
+impl Drop for SparesGuard {
     fn drop(&mut self) {
         OWNER.store(0, Ordering::Relaxed);
         for spare in spares().iter_mut().filter_map(Option::take) {

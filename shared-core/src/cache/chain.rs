@@ -1,7 +1,7 @@
 //! State of the chain behind a namespace, and the validity of the entries that depend on it.
 //!
-//! The owner follows the chain's node and publishes its [`State`] to the processes. Each entry
-//! carries a [`Stamp`] of the state that was known when its request was sent to the node. An entry
+//! The owner follows the chain's node and publishes its [`ChainState`] to the processes. Each entry
+//! carries a [`ChainDependency`] of the state that was known when its request was sent to the node. An entry
 //! is valid if the two agree; no entry is searched or swept when a new head arrives or blocks are
 //! replaced.
 
@@ -12,32 +12,32 @@ use std::sync::{Arc, Mutex, OnceLock};
 use serde::{Deserialize, Serialize};
 
 use super::class::Class;
-use super::tip_floor::{Floors, TipFloor};
+use super::tip_floor::{FloorSource, TipFloor};
 use super::Namespace;
 use crate::lock::locked;
 
 /// Maximum number of reorganisations that are recorded. An entry that was fetched before the first
 /// of them is invalid.
-const MOST_REORGS: usize = 16;
+const MAX_REORGS: usize = 16;
 
 /// Maximum number of the newest blocks whose hashes are known. Nodes disagree about few blocks.
-const MOST_BLOCKS: usize = 8;
+const MAX_BLOCKS: usize = 8;
 
 /// Maximum number of blocks by which a response may be ahead of the owner's head. A higher head is
 /// ignored.
-const AHEAD: u64 = 64;
+const MAX_AHEAD: u64 = 64;
 
 /// Number of new heads after which a seen head that no node or response has confirmed is dropped.
 /// Until then no new entry about the head would be valid.
-const PATIENCE: u8 = 4;
+const MAX_UNCONFIRMED_HEADS: u8 = 4;
 
 /// Maximum number of blocks above the head that are recorded as shown. Beyond it the highest one,
 /// which is the least plausible, is dropped.
-const MOST_SHOWN: usize = 16;
+const MAX_SHOWN: usize = 16;
 
 /// A block that a response has shown to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Sighting {
+pub struct ShownBlock {
     /// Height of the block.
     pub height: u64,
     /// Whether the response was the block itself and not a part of it. A sequencer has receipts of
@@ -48,7 +48,7 @@ pub struct Sighting {
 /// The kind of height by which a chain counts its blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Heights {
+pub enum HeightKind {
     /// Block numbers.
     #[default]
     Blocks,
@@ -58,9 +58,9 @@ pub enum Heights {
 
 /// The known state of a chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-pub struct State {
+pub struct ChainState {
     /// Kind of the chain's heights.
-    pub heights: Heights,
+    pub heights: HeightKind,
     /// Counter of epochs. It starts at the owner's start time in microseconds since 1970, so that
     /// no two owners use the same numbers.
     pub epoch: u64,
@@ -94,7 +94,7 @@ pub struct State {
     /// Blocks above the head that responses have shown. Each of them has begun an epoch without a
     /// reorganisation.
     #[serde(default)]
-    pub shown: Vec<Sighting>,
+    pub shown: Vec<ShownBlock>,
     /// The first epoch whose entries about the head are valid.
     #[serde(skip)]
     tip_since: u64,
@@ -159,7 +159,7 @@ mod hashes {
 
 /// A change of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Move {
+pub enum ChainChange {
     /// The head has this height now: entries about the former head expire.
     Head(u64),
     /// The blocks from a height on were replaced or removed. A `Head` follows.
@@ -172,21 +172,21 @@ pub enum Move {
     Final(Option<u64>),
     /// Blocks that counted as finalized were replaced: entries on disk from a height on have to be
     /// removed too. A `Reorg` from the same height is reported as well.
-    Broken {
+    FinalityReverted {
         /// The lowest replaced height.
         from: u64,
     },
     /// Whether the node is known to serve the chain of the namespace. A node that was unreachable
     /// may return with another chain.
-    Known(bool),
+    ChainVerified(bool),
     /// Whether the node serves another chain than the chain of the namespace.
     Wrong(bool),
 }
 
-impl State {
+impl ChainState {
     /// Creates the state of a chain with no known block, for an owner that started `unix`
     /// milliseconds after 1970.
-    pub fn unknown(heights: Heights, unix: u64) -> Self {
+    pub fn unknown(heights: HeightKind, unix: u64) -> Self {
         let epoch = unix.saturating_mul(1_000).max(1);
         Self {
             heights,
@@ -198,9 +198,9 @@ impl State {
     }
 
     /// Applies a change of the chain.
-    pub fn moved(&mut self, by: Move) {
+    pub fn apply_change(&mut self, by: ChainChange) {
         match by {
-            Move::Head(height) => {
+            ChainChange::Head(height) => {
                 // lower than before if the node has reported a lower head for a while
                 let is_lower = self.head.is_some_and(|head| height < head);
                 let is_new = self.head != Some(height);
@@ -209,7 +209,7 @@ impl State {
                     true => self.shown.clear(),
                     false => self.shown.retain(|shown| shown.height > height),
                 }
-                if is_lower || height >= self.seen || is_new && !self.is_patient() {
+                if is_lower || height >= self.seen || is_new && !self.count_unconfirmed_head() {
                     if height < self.seen {
                         // entries that were fetched until now carry the former height, and would be
                         // valid until the chain reaches it again
@@ -219,19 +219,19 @@ impl State {
                     self.unconfirmed = 0;
                 }
             }
-            Move::Reorg { from } => {
+            ChainChange::Reorg { from } => {
                 self.replace_blocks(from);
                 // other blocks have these heights now
                 self.shown.clear();
             }
-            Move::Final(height) => self.last_final = height,
-            Move::Broken { .. } => {}
-            Move::Known(known) => self.known = known,
-            Move::Wrong(wrong) => {
+            ChainChange::Final(height) => self.last_final = height,
+            ChainChange::FinalityReverted { .. } => {}
+            ChainChange::ChainVerified(known) => self.known = known,
+            ChainChange::Wrong(wrong) => {
                 self.wrong = wrong;
                 if wrong {
                     // entries that were fetched before this was noticed may belong to either chain
-                    self.moved(Move::Reorg { from: 0 });
+                    self.apply_change(ChainChange::Reorg { from: 0 });
                 }
             }
         }
@@ -239,10 +239,10 @@ impl State {
 
     /// Records a block that a response has shown to a client. A block above the head expires
     /// entries about the former head. Returns whether the block was news.
-    pub fn shows(&mut self, sighting: Sighting) -> bool {
+    pub fn record_shown_block(&mut self, sighting: ShownBlock) -> bool {
         let is_news = self.is_unseen(sighting);
         if is_news {
-            self.remember(sighting);
+            self.insert_shown_block(sighting);
             self.begin_epoch();
         }
         is_news
@@ -252,7 +252,7 @@ impl State {
     /// invalid: other blocks have these heights, or none.
     fn replace_blocks(&mut self, from: u64) {
         self.begin_epoch();
-        if self.reorgs.len() == MOST_REORGS {
+        if self.reorgs.len() == MAX_REORGS {
             let (epoch, _) = self.reorgs.remove(0);
             self.since = epoch;
         }
@@ -278,8 +278,8 @@ impl State {
     }
 
     /// Whether the block is above the head and was not shown before.
-    fn is_unseen(&self, sighting: Sighting) -> bool {
-        let covers = |shown: &Sighting| {
+    fn is_unseen(&self, sighting: ShownBlock) -> bool {
+        let covers = |shown: &ShownBlock| {
             shown.height == sighting.height && (shown.is_block || !sighting.is_block)
         };
         sighting.height > self.floor() && !self.shown.iter().any(covers)
@@ -291,13 +291,13 @@ impl State {
         self.head.unwrap_or(self.seen)
     }
 
-    fn remember(&mut self, sighting: Sighting) {
+    fn insert_shown_block(&mut self, sighting: ShownBlock) {
         if self.shown.contains(&sighting) {
             return;
         }
-        if self.shown.len() == MOST_SHOWN {
+        if self.shown.len() == MAX_SHOWN {
             let by_height = |at: &usize| self.shown[*at].height;
-            if let Some(highest) = (0..MOST_SHOWN).max_by_key(by_height) {
+            if let Some(highest) = (0..MAX_SHOWN).max_by_key(by_height) {
                 self.shown.swap_remove(highest);
             }
         }
@@ -305,7 +305,7 @@ impl State {
     }
 
     /// Drops the state that the owner has to confirm, until an owner reports a state again.
-    fn outdated(&mut self) {
+    fn drop_owner_state(&mut self) {
         self.begin_epoch();
         self.is_heard = false;
         self.since = self.epoch;
@@ -318,32 +318,32 @@ impl State {
     }
 
     /// Sets the newest blocks.
-    pub fn knows(&mut self, blocks: impl Iterator<Item = (u64, [u8; 32])>) {
+    pub fn set_recent_blocks(&mut self, blocks: impl Iterator<Item = (u64, [u8; 32])>) {
         self.blocks.clear();
-        self.blocks.extend(blocks.take(MOST_BLOCKS));
+        self.blocks.extend(blocks.take(MAX_BLOCKS));
     }
 
     /// Counts a new head that differs from the seen one. Returns whether the seen head is still
     /// believed.
-    fn is_patient(&mut self) -> bool {
+    fn count_unconfirmed_head(&mut self) -> bool {
         self.unconfirmed += 1;
-        self.unconfirmed < PATIENCE
+        self.unconfirmed < MAX_UNCONFIRMED_HEADS
     }
 
     /// Records a head that a response has reported. Returns whether it was news.
-    fn sees(&mut self, height: u64) -> bool {
+    fn record_head(&mut self, height: u64) -> bool {
         if height == self.seen {
             self.unconfirmed = 0;
         }
         let is_news = height > self.seen
             && self
                 .head
-                .is_some_and(|head| height <= head.saturating_add(AHEAD));
+                .is_some_and(|head| height <= head.saturating_add(MAX_AHEAD));
         if is_news {
             self.seen = height;
             self.unconfirmed = 0;
             // the head's own block does not expire the entries about it once more
-            self.remember(Sighting {
+            self.insert_shown_block(ShownBlock {
                 height,
                 is_block: true,
             });
@@ -361,7 +361,7 @@ impl State {
 
     /// Whether an entry that was fetched in `epoch` and depends on the blocks up to `height` is
     /// unaffected by reorganisations. `None`: the blocks are not known.
-    fn is_untouched(&self, epoch: u64, height: Option<u64>) -> bool {
+    fn is_unaffected(&self, epoch: u64, height: Option<u64>) -> bool {
         let height = height.unwrap_or(u64::MAX);
         (self.since..=self.epoch).contains(&epoch)
             && self
@@ -374,7 +374,7 @@ impl State {
 /// A chain as one process knows it.
 #[derive(Debug)]
 pub struct Chain {
-    state: Mutex<State>,
+    state: Mutex<ChainState>,
     /// Copies of members of the state, to be read without the lock.
     epoch: AtomicU64,
     tip_since: AtomicU64,
@@ -392,12 +392,12 @@ pub struct Chain {
 
 impl Chain {
     /// Creates a chain with a tip floor of its own.
-    pub fn new(state: State) -> Self {
-        Self::among_processes(state, TipFloor::default())
+    pub fn new(state: ChainState) -> Self {
+        Self::with_floor(state, TipFloor::default())
     }
 
     /// Creates a chain whose tip floor is shared with other processes.
-    fn among_processes(state: State, tip: TipFloor) -> Self {
+    fn with_floor(state: ChainState, tip: TipFloor) -> Self {
         Self {
             epoch: AtomicU64::new(state.epoch),
             tip_since: AtomicU64::new(state.tip_since),
@@ -413,29 +413,29 @@ impl Chain {
 
     /// Creates a chain that shares its tip floor with other processes, and `any_wrong` with the
     /// other chains of this process.
-    fn among(state: State, tip: TipFloor, any_wrong: &Arc<AtomicBool>) -> Self {
+    fn with_shared_state(state: ChainState, tip: TipFloor, any_wrong: &Arc<AtomicBool>) -> Self {
         any_wrong.fetch_or(state.wrong, Ordering::AcqRel);
         Self {
             any_wrong: Arc::clone(any_wrong),
-            ..Self::among_processes(state, tip)
+            ..Self::with_floor(state, tip)
         }
     }
 
     /// Returns a copy of the known state.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> ChainState {
         locked(&self.state).clone()
     }
 
     /// Changes the state, and updates the copies of its members.
-    pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    pub fn change<T>(&self, change: impl FnOnce(&mut ChainState) -> T) -> T {
         let mut state = locked(&self.state);
         let before = state.seen;
         let result = change(&mut state);
         match state.seen < before {
-            true => self.tip.resets(state.seen),
-            false => self.tip.sees(state.seen),
+            true => self.tip.set_head(state.seen),
+            false => self.tip.record_head(state.seen),
         }
-        self.tip.knows_epoch(state.epoch);
+        self.tip.record_epoch(state.epoch);
         self.epoch.store(state.epoch, Ordering::Release);
         self.tip_since.store(state.tip_since, Ordering::Release);
         self.seen.store(state.seen, Ordering::Release);
@@ -448,7 +448,7 @@ impl Chain {
     }
 
     /// Replaces the state by the owner's. A head that a response has reported here is kept.
-    pub fn told(&self, mut news: State) {
+    pub fn set_state(&self, mut news: ChainState) {
         self.tip.reset_if_ahead(news.epoch);
         self.change(|state| {
             // a later epoch has arrived with an entry before this event
@@ -471,25 +471,25 @@ impl Chain {
                 false => Vec::new(),
             };
             for sighting in &news.shown {
-                self.tip.knows(sighting.height);
+                self.tip.record_shown_block(sighting.height);
             }
             *state = news;
             state.is_heard = is_overtaken;
             state.tip_since = tip_since;
             for sighting in shown {
                 if sighting.height > state.floor() {
-                    state.remember(sighting);
+                    state.insert_shown_block(sighting);
                 }
             }
             if is_same && seen > state.seen {
                 state.unconfirmed = unconfirmed;
-                if (!is_new || state.is_patient()) && state.sees(seen) {
+                if (!is_new || state.count_unconfirmed_head()) && state.record_head(seen) {
                     state.unconfirmed = unconfirmed + u8::from(is_new);
                 }
             }
             if !is_same {
                 // another branch, or another owner
-                self.tip.resets(state.seen);
+                self.tip.set_head(state.seen);
             }
         });
     }
@@ -501,8 +501,8 @@ impl Chain {
 
     /// Drops the state because the owner may have been replaced; the owner will report the state
     /// again.
-    pub fn outdate(&self) {
-        self.change(State::outdated);
+    pub fn mark_outdated(&self) {
+        self.change(ChainState::drop_owner_state);
     }
 
     /// Whether the recent block of that height is known and has another hash.
@@ -514,30 +514,31 @@ impl Chain {
 
     /// Records a head that a response has reported. Returns whether it was news.
     pub fn sees(&self, height: u64) -> bool {
-        height >= self.seen.load(Ordering::Acquire) && self.change(|state| state.sees(height))
+        height >= self.seen.load(Ordering::Acquire)
+            && self.change(|state| state.record_head(height))
     }
 
     /// Records a block that a response is about to show to a client. Returns whether it expires the
     /// entries about the former head in all processes that share the floor; the owner has to be
     /// notified then.
-    pub fn shows(&self, sighting: Sighting) -> bool {
+    pub fn shows(&self, sighting: ShownBlock) -> bool {
         sighting.height > self.floor()
             && self.change(|state| {
                 let is_news = state.is_unseen(sighting);
                 if is_news {
-                    state.remember(sighting);
-                    self.tip.raise(state.epoch, sighting.height);
+                    state.insert_shown_block(sighting);
+                    self.tip.end_tip(state.epoch, sighting.height);
                 }
                 is_news
             })
     }
 
-    /// Records a block that a process has reported to the owner, see [`State::shows`].
-    pub fn is_told_of(&self, sighting: Sighting) -> bool {
+    /// Records a block that a process has reported to the owner, see [`ChainState::record_shown_block`].
+    pub fn is_above_head(&self, sighting: ShownBlock) -> bool {
         self.change(|state| {
-            let is_news = state.shows(sighting);
+            let is_news = state.record_shown_block(sighting);
             if is_news {
-                self.tip.knows(sighting.height);
+                self.tip.record_shown_block(sighting.height);
             }
             is_news
         })
@@ -555,20 +556,20 @@ impl Chain {
     }
 
     /// Whether the chain counts heights of this kind.
-    pub fn has(&self, heights: Heights) -> bool {
+    pub fn has_height_kind(&self, heights: HeightKind) -> bool {
         locked(&self.state).heights == heights
     }
 
     /// Number of times that the tip has ended in this process and in the processes that share the
     /// floor.
     pub fn tip_ends(&self) -> u64 {
-        self.tip.ends()
+        self.tip.end_count()
     }
 
     /// Whether the owner stored an entry about the head, fetched in `epoch`, before it was notified
     /// of a block that was shown here.
     pub fn is_below_floor(&self, epoch: u64, height: Option<u64>) -> bool {
-        self.tip.ended(epoch) && height.unwrap_or(0) < self.tip.height()
+        self.tip.had_ended_by(epoch) && height.unwrap_or(0) < self.tip.height()
     }
 
     /// Records the epoch of an entry that the owner sent. If the epoch is new, the event that
@@ -585,13 +586,13 @@ impl Chain {
     }
 
     /// Returns the dispatch mark of a request that is sent to the node now.
-    pub fn mark(&self) -> Mark {
+    pub fn mark(&self) -> DispatchMark {
         let state = locked(&self.state);
-        Mark {
+        DispatchMark {
             heights: state.heights,
             epoch: state.epoch,
             tip_since: state.tip_since,
-            tip_ends: self.tip.ends(),
+            tip_ends: self.tip.end_count(),
             tip_height: self.tip.height(),
             branch: state.reorgs.last().map_or(state.since, |(since, _)| *since),
             seen: state.seen.max(self.tip.seen()),
@@ -605,9 +606,9 @@ impl Chain {
 
 /// The state of the chain when a request was sent to the node.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark {
+pub struct DispatchMark {
     /// Kind of the chain's heights.
-    pub heights: Heights,
+    pub heights: HeightKind,
     /// Epoch at that time.
     pub epoch: u64,
     /// The first epoch whose entries about the head were valid.
@@ -631,7 +632,7 @@ pub struct Mark {
     pub is_wrong: bool,
 }
 
-impl Mark {
+impl DispatchMark {
     /// Whether the block of that height was finalized.
     pub fn is_final(&self, height: u64) -> bool {
         self.last_final.is_some_and(|last| height <= last)
@@ -640,16 +641,16 @@ impl Mark {
 
 /// The dependency of an entry on its chain, which decides whether the entry is valid.
 #[derive(Clone, Copy, Debug)]
-pub struct Stamp<'a> {
+pub struct ChainDependency<'a> {
     chain: &'a Chain,
     epoch: u64,
     /// Number of times that the tip had ended; `None` in the owner.
     tip_ends: Option<u64>,
-    on: On,
+    on: DependsOn,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum On {
+enum DependsOn {
     /// The entry depends on no block.
     Nothing,
     /// The entry depends on the blocks up to that height; `None`: on unknown blocks.
@@ -658,14 +659,14 @@ enum On {
     Head(u64),
 }
 
-impl<'a> Stamp<'a> {
+impl<'a> ChainDependency<'a> {
     /// Creates the dependency of an entry of `class` that was fetched in `epoch`. The entry depends
     /// on the blocks up to `height`, or was correct when the head had that height.
     pub fn new(chain: &'a Chain, class: Class, epoch: u64, height: Option<u64>) -> Self {
         let on = match class {
-            Class::Unfinalized => On::Blocks(height),
-            Class::Tip | Class::Nothing => On::Head(height.unwrap_or(0)),
-            Class::Immutable | Class::Config | Class::Resource => On::Nothing,
+            Class::Unfinalized => DependsOn::Blocks(height),
+            Class::Tip | Class::Nothing => DependsOn::Head(height.unwrap_or(0)),
+            Class::Immutable | Class::Config | Class::Resource => DependsOn::Nothing,
         };
         Self {
             chain,
@@ -694,12 +695,12 @@ impl<'a> Stamp<'a> {
     pub fn holds(&self) -> bool {
         !self.chain.wrong.load(Ordering::Acquire)
             && match self.on {
-                On::Nothing => true,
-                On::Head(height) => {
+                DependsOn::Nothing => true,
+                DependsOn::Head(height) => {
                     let seen = self.chain.seen.load(Ordering::Acquire);
-                    height >= seen.max(self.chain.tip.seen()) && self.is_of_this_tip(height)
+                    height >= seen.max(self.chain.tip.seen()) && self.is_of_current_tip(height)
                 }
-                On::Blocks(_) => self.is_untouched(),
+                DependsOn::Blocks(_) => self.is_untouched(),
             }
     }
 
@@ -708,60 +709,64 @@ impl<'a> Stamp<'a> {
     pub fn is_untouched(&self) -> bool {
         !self.chain.wrong.load(Ordering::Acquire)
             && match self.on {
-                On::Nothing => true,
+                DependsOn::Nothing => true,
                 // a block that was shown is a newer head
-                On::Head(_) => {
-                    self.is_of_now() || locked(&self.chain.state).is_untouched(self.epoch, None)
+                DependsOn::Head(_) => {
+                    self.is_of_current_epoch()
+                        || locked(&self.chain.state).is_unaffected(self.epoch, None)
                 }
-                On::Blocks(height) => {
-                    self.is_of_now() || locked(&self.chain.state).is_untouched(self.epoch, height)
+                DependsOn::Blocks(height) => {
+                    self.is_of_current_epoch()
+                        || locked(&self.chain.state).is_unaffected(self.epoch, height)
                 }
             }
     }
 
     /// Whether the entry may answer a request with this dispatch mark: a node might have sent the
     /// same response.
-    pub fn answers(&self, mark: &Mark) -> bool {
+    pub fn answers(&self, mark: &DispatchMark) -> bool {
         !self.chain.wrong.load(Ordering::Acquire)
             && match self.on {
-                On::Nothing => true,
-                On::Head(height) => {
+                DependsOn::Nothing => true,
+                DependsOn::Head(height) => {
                     let is_later = self.epoch >= mark.tip_since
                         && self.tip_ends.is_none_or(|ends| ends >= mark.tip_ends);
                     height >= mark.seen
                         && (is_later || self.is_untouched() && height >= mark.tip_height)
                 }
-                On::Blocks(_) => self.epoch >= mark.epoch || self.is_untouched(),
+                DependsOn::Blocks(_) => self.epoch >= mark.epoch || self.is_untouched(),
             }
     }
 
-    /// Records an entry that the owner sent, see [`tell`](Self::tell). Its epoch may be newer than
+    /// Records an entry that the owner sent, see [`observe_dependency`](Self::observe_dependency). Its epoch may be newer than
     /// the owner's last event.
-    pub fn tell_of_owner(&self) -> bool {
+    pub fn observe_owner_dependency(&self) -> bool {
         self.chain.hears(self.epoch);
-        self.tell()
+        self.observe_dependency()
     }
 
     /// Records the head of an entry that depends on the head; entries about older heads expire.
     /// Returns whether the head was news.
-    pub fn tell(&self) -> bool {
+    pub fn observe_dependency(&self) -> bool {
         match self.on {
-            On::Head(height) if self.is_untouched() => self.chain.sees(height),
+            DependsOn::Head(height) if self.is_untouched() => self.chain.sees(height),
             _ => false,
         }
     }
 
     /// Whether the entry was fetched after the last block was shown above the head, or is about a
     /// head at least as high.
-    fn is_of_this_tip(&self, height: u64) -> bool {
+    fn is_of_current_tip(&self, height: u64) -> bool {
         let (chain, epoch) = (self.chain, self.epoch);
         let since = chain.tip_since.load(Ordering::Acquire);
         (since..=chain.epoch.load(Ordering::Acquire)).contains(&epoch)
-            && self.tip_ends.is_none_or(|ends| ends == chain.tip.ends())
+            && self
+                .tip_ends
+                .is_none_or(|ends| ends == chain.tip.end_count())
             || height >= chain.tip.height() && self.is_untouched()
     }
 
-    fn is_of_now(&self) -> bool {
+    fn is_of_current_epoch(&self) -> bool {
         self.epoch == self.chain.epoch.load(Ordering::Acquire)
     }
 }
@@ -771,13 +776,13 @@ impl<'a> Stamp<'a> {
 pub struct Chains {
     all: Mutex<HashMap<Namespace, Arc<Chain>>>,
     any_wrong: Arc<AtomicBool>,
-    floors: OnceLock<Floors>,
+    floors: OnceLock<FloorSource>,
 }
 
 impl Chains {
     /// Shares the floors of all chains that are added from now on with the processes that have the
     /// same floors. Only the first call has an effect.
-    pub fn share(&self, floors: Floors) {
+    pub fn share(&self, floors: FloorSource) {
         // a second call does not replace the floors
         let _ = self.floors.set(floors);
     }
@@ -788,7 +793,11 @@ impl Chains {
     }
 
     /// Returns the chain of a namespace, and adds one with `state` if it is not followed yet.
-    pub fn get_or_add(&self, namespace: Namespace, state: impl FnOnce() -> State) -> Arc<Chain> {
+    pub fn get_or_add(
+        &self,
+        namespace: Namespace,
+        state: impl FnOnce() -> ChainState,
+    ) -> Arc<Chain> {
         let mut chains = locked(&self.all);
         let tip = || {
             let floors = self.floors.get();
@@ -796,7 +805,7 @@ impl Chains {
         };
         let chain = chains
             .entry(namespace)
-            .or_insert_with(|| Arc::new(Chain::among(state(), tip(), &self.any_wrong)));
+            .or_insert_with(|| Arc::new(Chain::with_shared_state(state(), tip(), &self.any_wrong)));
         Arc::clone(chain)
     }
 

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-named! {
+named_enum! {
     /// The class of a response.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
     Class
@@ -24,7 +24,7 @@ named! {
 
 impl Class {
     /// Returns the class of that name.
-    pub fn named(name: &[u8]) -> Option<Self> {
+    pub fn from_name(name: &[u8]) -> Option<Self> {
         Self::ALL
             .iter()
             .copied()
@@ -33,13 +33,13 @@ impl Class {
 
     /// Whether entries of this class may be on disk. Entries that depend on unfinalized blocks may
     /// not, so that a reorganisation needs no deletes there.
-    pub const fn may_be_stored(self) -> bool {
+    pub const fn may_be_on_disk(self) -> bool {
         matches!(self, Self::Immutable | Self::Resource)
     }
 
     /// Default lifetime in milliseconds. A slot takes 12 s on mainnet and 2 s on most other chains;
     /// the lifetimes of responses that may change are shorter.
-    pub(crate) const fn default_valid(self) -> u64 {
+    pub(crate) const fn default_lifetime(self) -> u64 {
         match self {
             Class::Immutable => 3_600_000,
             Class::Unfinalized => 2_000,

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use Means::{Bypass, Ignore, Key};
+use CredentialsPolicy::{Bypass, Ignore, Key};
 
 /// The effect of a credential on the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Means {
+pub enum CredentialsPolicy {
     /// The request bypasses the cache: it is forwarded, and its response is not stored.
     Bypass,
     /// The response does not depend on the header.
@@ -15,7 +15,7 @@ pub enum Means {
     Key,
 }
 
-impl Means {
+impl CredentialsPolicy {
     /// Names of the policies in the configuration.
     pub const NAMES: &'static [&'static str] = &["bypass", "ignore", "key"];
 
@@ -30,13 +30,13 @@ impl Means {
 
 /// Headers that identify the caller everywhere, with the policy [`Bypass`] until an operator sets
 /// another one.
-const ALWAYS: [&str; 2] = ["authorization", "cookie"];
+const DEFAULT_CREDENTIALS: [&str; 2] = ["authorization", "cookie"];
 
 /// The policies that an operator has set for headers that identify the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// Names in lower case and in alphabetical order, with their policies.
-    said: Vec<(Box<str>, Means)>,
+    said: Vec<(Box<str>, CredentialsPolicy)>,
 }
 
 /// The reason why the policy of a header can't be set.
@@ -45,14 +45,14 @@ pub enum NameError {
     /// The name is no header name.
     Name,
     /// The header has a policy already.
-    Twice,
+    Duplicate,
 }
 
 impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             NameError::Name => "the name of a request field, as \"X-Api-Key\"",
-            NameError::Twice => "a field of which nothing was said here yet",
+            NameError::Duplicate => "a field of which nothing was said here yet",
         })
     }
 }
@@ -64,9 +64,12 @@ impl Credentials {
     ///
     /// # Errors
     /// Returns a [`NameError`] and changes nothing.
-    pub fn say(&mut self, name: &[u8], means: Means) -> Result<(), NameError> {
+    pub fn set_policy(&mut self, name: &[u8], means: CredentialsPolicy) -> Result<(), NameError> {
         // a policy in place of a name is a mistake, and no client's header
-        if name.is_empty() || !name.iter().all(is_of_name) || Means::named(name).is_some() {
+        if name.is_empty()
+            || !name.iter().all(is_name_byte)
+            || CredentialsPolicy::named(name).is_some()
+        {
             return Err(NameError::Name);
         }
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();
@@ -74,7 +77,7 @@ impl Credentials {
             .said
             .binary_search_by(|(known, _)| (**known).cmp(&name))
         {
-            Ok(_) => Err(NameError::Twice),
+            Ok(_) => Err(NameError::Duplicate),
             Err(at) => {
                 self.said.insert(at, (name.into(), means));
                 Ok(())
@@ -85,84 +88,95 @@ impl Credentials {
     /// Sets the policy of the headers that identify the caller everywhere.
     ///
     /// # Errors
-    /// Returns the errors of [`say`](Self::say).
-    pub fn say_of_usual(&mut self, means: Means) -> Result<(), NameError> {
+    /// Returns the errors of [`set_policy`](Self::set_policy).
+    pub fn set_default_policy(&mut self, means: CredentialsPolicy) -> Result<(), NameError> {
         let mut all = self.clone();
-        for name in ALWAYS {
-            all.say(name.as_bytes(), means)?;
+        for name in DEFAULT_CREDENTIALS {
+            all.set_policy(name.as_bytes(), means)?;
         }
         *self = all;
         Ok(())
     }
 
     /// Whether a request with a header of that name bypasses the cache.
-    pub fn bypasses(&self, name: &[u8]) -> bool {
+    pub fn causes_bypass(&self, name: &[u8]) -> bool {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         match self.said.iter().find(|(known, _)| is(known)) {
             Some((_, means)) => *means == Bypass,
-            None => ALWAYS.iter().any(|known| is(known)),
+            None => DEFAULT_CREDENTIALS.iter().any(|known| is(known)),
         }
     }
 
     /// Returns the headers that are part of the vary key, in lower case and in order.
-    pub fn keyed(&self) -> impl Iterator<Item = &str> + Clone {
+    pub fn key_headers(&self) -> impl Iterator<Item = &str> + Clone {
         let keyed = self.said.iter().filter(|(_, means)| *means == Key);
         keyed.map(|(name, _)| &**name)
     }
 }
 
 /// Whether a byte may be part of a header name (RFC 9110, 5.6.2).
-fn is_of_name(byte: &u8) -> bool {
+fn is_name_byte(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Credentials, Means, NameError};
+    use super::{Credentials, CredentialsPolicy, NameError};
 
     fn keyed(credentials: &Credentials) -> Vec<&str> {
-        credentials.keyed().collect()
+        credentials.key_headers().collect()
     }
 
     #[test]
     fn only_default_credentials_bypass_the_cache_when_unset() {
         let mut said = Credentials::default();
-        assert!(said.bypasses(b"Authorization") && said.bypasses(b"COOKIE"));
-        assert!(!said.bypasses(b"X-Api-Key") && !said.bypasses(b"Author"));
-        said.say(b"X-Api-Key", Means::Key).unwrap();
-        assert!(said.bypasses(b"authorization") && !said.bypasses(b"X-API-KEY"));
+        assert!(said.causes_bypass(b"Authorization") && said.causes_bypass(b"COOKIE"));
+        assert!(!said.causes_bypass(b"X-Api-Key") && !said.causes_bypass(b"Author"));
+        said.set_policy(b"X-Api-Key", CredentialsPolicy::Key)
+            .unwrap();
+        assert!(said.causes_bypass(b"authorization") && !said.causes_bypass(b"X-API-KEY"));
         assert_eq!(keyed(&said), ["x-api-key"]);
     }
 
     #[test]
     fn header_keeps_its_first_policy() {
         let mut said = Credentials::default();
-        said.say(b"X-Api-Key", Means::Key).unwrap();
-        said.say(b"Cookie", Means::Ignore).unwrap();
-        said.say(b"X-Internal", Means::Bypass).unwrap();
-        said.say(b"Authorization", Means::Key).unwrap();
+        said.set_policy(b"X-Api-Key", CredentialsPolicy::Key)
+            .unwrap();
+        said.set_policy(b"Cookie", CredentialsPolicy::Ignore)
+            .unwrap();
+        said.set_policy(b"X-Internal", CredentialsPolicy::Bypass)
+            .unwrap();
+        said.set_policy(b"Authorization", CredentialsPolicy::Key)
+            .unwrap();
         assert_eq!(keyed(&said), ["authorization", "x-api-key"]);
-        assert!(!said.bypasses(b"cookie") && said.bypasses(b"x-internal"));
+        assert!(!said.causes_bypass(b"cookie") && said.causes_bypass(b"x-internal"));
         let before = said.clone();
-        assert_eq!(said.say(b"x-api-KEY", Means::Ignore), Err(NameError::Twice));
-        assert_eq!(said.say_of_usual(Means::Key), Err(NameError::Twice));
+        assert_eq!(
+            said.set_policy(b"x-api-KEY", CredentialsPolicy::Ignore),
+            Err(NameError::Duplicate)
+        );
+        assert_eq!(
+            said.set_default_policy(CredentialsPolicy::Key),
+            Err(NameError::Duplicate)
+        );
         assert_eq!(said, before);
     }
 
     #[test]
     fn default_policy_applies_to_authorization_and_cookie() {
         let mut said = Credentials::default();
-        said.say_of_usual(Means::Ignore).unwrap();
-        assert!(!said.bypasses(b"authorization") && !said.bypasses(b"cookie"));
+        said.set_default_policy(CredentialsPolicy::Ignore).unwrap();
+        assert!(!said.causes_bypass(b"authorization") && !said.causes_bypass(b"cookie"));
         let mut said = Credentials::default();
-        said.say_of_usual(Means::Key).unwrap();
+        said.set_default_policy(CredentialsPolicy::Key).unwrap();
         assert_eq!(keyed(&said), ["authorization", "cookie"]);
     }
 
     #[test]
     fn invalid_header_names_are_rejected() {
         for name in ["", "a b", "a:b", "\u{e9}", "a\"", "key", "bypass"] {
-            let said = Credentials::default().say(name.as_bytes(), Means::Key);
+            let said = Credentials::default().set_policy(name.as_bytes(), CredentialsPolicy::Key);
             assert_eq!(said, Err(NameError::Name), "{name}");
         }
     }

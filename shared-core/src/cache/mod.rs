@@ -1,30 +1,30 @@
 //! The response cache. Entries are stored in the form in which they are sent, so that a hit needs
 //! no compression.
 //!
-//! | module          | concern                                                    |
-//! |-----------------|------------------------------------------------------------|
-//! | [`class`]       | dependencies that limit the lifetime of entries            |
-//! | [`chain`]       | state of a chain, and validity of the entries of it        |
-//! | [`freshness`]   | lifetimes of JSON-RPC responses                            |
-//! | [`http`]        | cache directives of response heads (RFC 9111)              |
-//! | [`stale`]       | conditions for serving stale entries                       |
-//! | [`scope`]       | vary keys, which separate variants of a response           |
-//! | [`credentials`] | effect of headers that identify the caller                 |
-//! | [`resource`]    | keys of resources, in each of their formats                |
-//! | [`status`]      | cache status of a response                                 |
-//! | [`reason`]      | reason why a response was no hit, or is not stored         |
-//! | [`entry`]       | entries: parts of batches, serialization, recompression    |
-//! | [`process`]     | state that the exchanges of a process share                |
-//! | [`link`]        | owner client: connections of a process to the owner        |
-//! | [`told`]        | events that the owner sends to processes                   |
-//! | `owner`         | rules of the owner process (feature `store`)               |
-//! | `store`         | entries on disk (feature `store`)                          |
+//! | module          | concern                                                 |
+//! |-----------------|---------------------------------------------------------|
+//! | [`class`]       | dependencies that limit the lifetime of entries         |
+//! | [`chain`]       | state of a chain, and validity of the entries of it     |
+//! | [`freshness`]   | lifetimes of JSON-RPC responses                         |
+//! | [`http`]        | cache directives of response heads (RFC 9111)           |
+//! | [`use_stale`]   | conditions for serving stale entries                    |
+//! | [`vary_key`]    | vary keys, which separate variants of a response        |
+//! | [`credentials`] | effect of headers that identify the caller              |
+//! | [`resource`]    | keys of resources, in each of their formats             |
+//! | [`status`]      | cache status of a response                              |
+//! | [`reason`]      | reason why a response was no hit, or is not stored      |
+//! | [`entry`]       | entries: parts of batches, serialization, recompression |
+//! | [`process`]     | state that the exchanges of a process share             |
+//! | [`link`]        | owner client: connections of a process to the owner     |
+//! | [`owner_event`] | events that the owner sends to processes                |
+//! | `owner`         | rules of the owner process (feature `store`)            |
+//! | `store`         | entries on disk (feature `store`)                       |
 //!
 //! No module reads a clock or blocks, except `store`, which may wait for the disk: times are
 //! arguments, and waiters that have to be woken are results.
 
 /// Defines an enum whose variants have names.
-macro_rules! named {
+macro_rules! named_enum {
     ($(#[$attribute:meta])* $name:ident $($(#[$doc:meta])* $variant:ident $text:literal,)*) => {
         $(#[$attribute])*
         pub enum $name {
@@ -49,20 +49,20 @@ pub mod class;
 pub mod credentials;
 pub mod entry;
 pub mod freshness;
-pub mod http;
 pub mod link;
 #[cfg(feature = "store")]
 pub mod owner;
+pub mod owner_event;
 pub mod process;
 pub mod reason;
 pub mod resource;
-pub mod scope;
-pub mod stale;
+pub mod response_directives;
 pub mod status;
 #[cfg(feature = "store")]
 pub mod store;
 pub mod tip_floor;
-pub mod told;
+pub mod use_stale;
+pub mod vary_key;
 
 /// A cryptographic hash of all that a response depends on.
 pub type Key = [u8; 32];

@@ -2,9 +2,9 @@
 //! `Cache-Status` (its `detail`, RFC 9211, 2.8), log variables, metrics and tests.
 
 use crate::jsonrpc::response::ResponseError;
-use crate::jsonrpc::scan::Fault;
+use crate::jsonrpc::scan::SyntaxErrorKind;
 
-named! {
+named_enum! {
     /// The reason why a response was no hit or is not stored: `$sszip_cache_reason` in nginx.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     Reason
@@ -115,9 +115,9 @@ named! {
 
 impl Reason {
     /// Returns the reason why a response that can't be parsed is not stored.
-    pub fn of_answer(error: &ResponseError) -> Self {
+    pub fn from_response_error(error: &ResponseError) -> Self {
         match error {
-            ResponseError::Syntax(error) if error.fault == Fault::Depth => Reason::Depth,
+            ResponseError::Syntax(error) if error.fault == SyntaxErrorKind::Depth => Reason::Depth,
             ResponseError::OutOfMemory => Reason::Memory,
             _ => Reason::Malformed,
         }

@@ -1,21 +1,21 @@
 //! Keys of resources, and their entity tags.
 
-use super::scope::Scope;
+use super::vary_key::VaryKey;
 use super::Key;
 
 /// Returns the key of a resource. It never equals the key of a call, which is hashed with another
 /// context.
-pub(crate) fn key_of(scope: &Scope, name: &[u8]) -> Key {
+pub(crate) fn resource_key(scope: &VaryKey, name: &[u8]) -> Key {
     let mut hasher = blake3::Hasher::new_derive_key("sszip 1 resource");
-    hasher.update(&(scope.bytes().len() as u64).to_le_bytes());
-    hasher.update(scope.bytes());
+    hasher.update(&(scope.encoding().len() as u64).to_le_bytes());
+    hasher.update(scope.encoding());
     hasher.update(name);
     *hasher.finalize().as_bytes()
 }
 
 /// Returns the key of a resource in one of its two formats. The keys of both formats differ in one
 /// bit, so that each can be derived from the other.
-pub(crate) fn of_form(mut key: Key, is_ssz: bool) -> Key {
+pub(crate) fn format_key(mut key: Key, is_ssz: bool) -> Key {
     let last = &mut key[size_of::<Key>() - 1];
     *last = *last & !1 | u8::from(is_ssz);
     key
@@ -23,14 +23,14 @@ pub(crate) fn of_form(mut key: Key, is_ssz: bool) -> Key {
 
 /// Returns the key of the same resource in its other format. For a resource without formats it is a
 /// key without an entry, as no hash equals it.
-pub fn other_form(key: &Key) -> Key {
+pub fn other_format_key(key: &Key) -> Key {
     let mut other = *key;
     other[size_of::<Key>() - 1] ^= 1;
     other
 }
 
 /// Returns a strong entity tag of these bytes.
-pub(crate) fn tag_of(body: &[u8]) -> Vec<u8> {
+pub(crate) fn strong_etag(body: &[u8]) -> Vec<u8> {
     let hash = blake3::hash(body).to_hex();
     format!("\"{}\"", &hash[..32]).into_bytes()
 }

@@ -1,6 +1,6 @@
 //! Cache status of responses.
 
-named! {
+named_enum! {
     /// The cache status of a response: `$sszip_cache_status` in nginx.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     CacheStatus

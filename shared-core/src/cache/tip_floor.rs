@@ -30,10 +30,10 @@ const SET_BACK: u64 = 1_000_000;
 /// The floor of a chain: facts about the head that responses have shown before the owner reported
 /// them.
 #[derive(Debug)]
-pub(super) struct TipFloor(Numbers);
+pub(super) struct TipFloor(FloorStorage);
 
 #[derive(Debug)]
-enum Numbers {
+enum FloorStorage {
     Own([AtomicU64; LENGTH]),
     Shared(&'static [AtomicU64]),
     Hosted {
@@ -48,19 +48,19 @@ enum Numbers {
 const LENGTH: usize = ROW - 1;
 
 /// The numbers of a floor; only [`TipFloor`] knows their meaning.
-pub type Row = [u64; LENGTH];
+pub type FloorRow = [u64; LENGTH];
 
 /// Floors in a store of the host, for processes that share no memory: sandboxes.
 pub trait SharedFloors: Debug + Send + Sync {
     /// Returns the row of a namespace; it is zero before the first change. Returns `None` if the
     /// host has no store.
-    fn read(&self, namespace: &Namespace) -> Option<Row>;
+    fn read(&self, namespace: &Namespace) -> Option<FloorRow>;
 
     /// Changes the row atomically. Returns whether that was possible.
-    fn change(&self, namespace: &Namespace, change: &dyn Fn(&mut Row)) -> bool;
+    fn change(&self, namespace: &Namespace, change: &dyn Fn(&mut FloorRow)) -> bool;
 }
 
-impl Numbers {
+impl FloorStorage {
     fn load(&self, at: usize) -> u64 {
         if let Self::Hosted {
             host, namespace, ..
@@ -92,7 +92,7 @@ impl Numbers {
     }
 
     /// Whether the host has changed its row.
-    fn is_changed(&self, change: impl Fn(&mut Row)) -> bool {
+    fn is_changed(&self, change: impl Fn(&mut FloorRow)) -> bool {
         match self {
             Self::Hosted {
                 host, namespace, ..
@@ -111,24 +111,24 @@ impl Numbers {
 
 impl Default for TipFloor {
     fn default() -> Self {
-        Self(Numbers::Own(Default::default()))
+        Self(FloorStorage::Own(Default::default()))
     }
 }
 
 impl TipFloor {
     /// Ends the tip with a block of that height: a response that was fetched in this or an earlier
     /// epoch may be older than a block that was shown.
-    pub(super) fn raise(&self, epoch: u64, height: u64) {
+    pub(super) fn end_tip(&self, epoch: u64, height: u64) {
         // another process may fetch in an epoch that this one does not know yet
         let epoch = epoch.max(self.known_epoch());
         // in this order: a reader of the new count finds the other numbers changed
-        self.knows(height);
+        self.record_shown_block(height);
         self.0.fetch_max(EPOCH, epoch);
         self.0.increment(COUNT);
     }
 
     /// Records that a block of that height was shown.
-    pub(super) fn knows(&self, height: u64) {
+    pub(super) fn record_shown_block(&self, height: u64) {
         self.0.fetch_max(HEIGHT, height);
     }
 
@@ -139,7 +139,7 @@ impl TipFloor {
     }
 
     /// Records that a process knows this epoch, and may fetch responses in it.
-    pub(super) fn knows_epoch(&self, epoch: u64) {
+    pub(super) fn record_epoch(&self, epoch: u64) {
         if epoch > self.known_epoch() {
             self.0.fetch_max(KNOWN_EPOCH, epoch);
         }
@@ -151,14 +151,14 @@ impl TipFloor {
     }
 
     /// Records that a process knows a head of that height.
-    pub(super) fn sees(&self, head: u64) {
+    pub(super) fn record_head(&self, head: u64) {
         if head > self.seen() {
             self.0.fetch_max(SEEN, head);
         }
     }
 
     /// Sets the head, though a higher one was known.
-    pub(super) fn resets(&self, head: u64) {
+    pub(super) fn set_head(&self, head: u64) {
         self.0.store(SEEN, head);
     }
 
@@ -168,7 +168,7 @@ impl TipFloor {
     }
 
     /// Number of times that the tip has ended.
-    pub(super) fn ends(&self) -> u64 {
+    pub(super) fn end_count(&self) -> u64 {
         self.0.load(COUNT)
     }
 
@@ -179,7 +179,7 @@ impl TipFloor {
 
     /// Whether an entry that the owner stored in that epoch may be older than the last end of the
     /// tip.
-    pub(super) fn ended(&self, epoch: u64) -> bool {
+    pub(super) fn had_ended_by(&self, epoch: u64) -> bool {
         epoch <= self.last_epoch()
     }
 
@@ -195,19 +195,19 @@ impl TipFloor {
 
 /// The place where processes of one host share the floors of all chains.
 #[derive(Clone, Debug)]
-pub enum Floors {
+pub enum FloorSource {
     /// Shared memory.
-    Table(Table),
+    Table(FloorTable),
     /// A store of the host.
     Hosted(Arc<dyn SharedFloors>),
 }
 
-impl Floors {
+impl FloorSource {
     /// Returns the floor of a namespace.
     pub(super) fn floor(&self, namespace: &Namespace) -> TipFloor {
         match self {
             Self::Table(table) => table.floor(namespace),
-            Self::Hosted(host) => TipFloor(Numbers::Hosted {
+            Self::Hosted(host) => TipFloor(FloorStorage::Hosted {
                 host: Arc::clone(host),
                 namespace: *namespace,
                 own: Default::default(),
@@ -218,15 +218,15 @@ impl Floors {
 
 /// The floors of all chains in memory that several processes share.
 #[derive(Clone, Copy, Debug)]
-pub struct Table(&'static [AtomicU64]);
+pub struct FloorTable(&'static [AtomicU64]);
 
-impl Table {
+impl FloorTable {
     /// Number of numbers in the table.
     pub const LENGTH: usize = ROWS * ROW;
 
     /// Creates a table in memory of [`LENGTH`](Self::LENGTH) numbers that were zero before the
     /// first process used it. Returns `None` if there are fewer numbers.
-    pub fn of(numbers: &'static [AtomicU64]) -> Option<Self> {
+    pub fn from_numbers(numbers: &'static [AtomicU64]) -> Option<Self> {
         Some(Self(numbers.get(..Self::LENGTH)?))
     }
 
@@ -242,7 +242,7 @@ impl Table {
             let row = rows[(first + at) % ROWS];
             let taken = row[0].compare_exchange(0, name, Ordering::AcqRel, Ordering::Acquire);
             if taken.is_ok() || taken == Err(name) {
-                return TipFloor(Numbers::Shared(&row[1..]));
+                return TipFloor(FloorStorage::Shared(&row[1..]));
             }
         }
         TipFloor::default()
@@ -257,9 +257,9 @@ mod tests {
     use super::*;
     use crate::lock::locked;
 
-    fn table() -> Table {
-        let numbers: Vec<AtomicU64> = (0..Table::LENGTH).map(|_| AtomicU64::new(0)).collect();
-        Table::of(numbers.leak()).unwrap()
+    fn table() -> FloorTable {
+        let numbers: Vec<AtomicU64> = (0..FloorTable::LENGTH).map(|_| AtomicU64::new(0)).collect();
+        FloorTable::from_numbers(numbers.leak()).unwrap()
     }
 
     #[test]
@@ -267,33 +267,36 @@ mod tests {
         let table = table();
         let [here, elsewhere] = [1, 1].map(|name| table.floor(&[name; 16]));
         let other = table.floor(&[2; 16]);
-        here.raise(7, 100);
-        assert_eq!((elsewhere.ends(), elsewhere.last_epoch()), (1, 7));
-        assert_eq!((other.ends(), other.last_epoch()), (0, 0));
-        elsewhere.raise(5, 99);
-        assert_eq!((here.ends(), here.last_epoch(), here.height()), (2, 7, 100));
-        assert!(here.ended(7) && !here.ended(8));
+        here.end_tip(7, 100);
+        assert_eq!((elsewhere.end_count(), elsewhere.last_epoch()), (1, 7));
+        assert_eq!((other.end_count(), other.last_epoch()), (0, 0));
+        elsewhere.end_tip(5, 99);
+        assert_eq!(
+            (here.end_count(), here.last_epoch(), here.height()),
+            (2, 7, 100)
+        );
+        assert!(here.had_ended_by(7) && !here.had_ended_by(8));
     }
 
     #[test]
     fn raised_floor_covers_epochs_that_only_another_process_knows() {
         let table = table();
         let [here, elsewhere] = [1, 1].map(|name| table.floor(&[name; 16]));
-        elsewhere.knows_epoch(8);
-        here.raise(7, 100);
-        assert!(elsewhere.ended(8) && !elsewhere.ended(9));
+        elsewhere.record_epoch(8);
+        here.end_tip(7, 100);
+        assert!(elsewhere.had_ended_by(8) && !elsewhere.had_ended_by(9));
     }
 
     #[derive(Debug, Default)]
-    struct Store(Mutex<Option<HashMap<Namespace, Row>>>);
+    struct HostedFloors(Mutex<Option<HashMap<Namespace, FloorRow>>>);
 
-    impl SharedFloors for Store {
-        fn read(&self, namespace: &Namespace) -> Option<Row> {
+    impl SharedFloors for HostedFloors {
+        fn read(&self, namespace: &Namespace) -> Option<FloorRow> {
             let rows = locked(&self.0);
             Some(rows.as_ref()?.get(namespace).copied().unwrap_or_default())
         }
 
-        fn change(&self, namespace: &Namespace, change: &dyn Fn(&mut Row)) -> bool {
+        fn change(&self, namespace: &Namespace, change: &dyn Fn(&mut FloorRow)) -> bool {
             let mut rows = locked(&self.0);
             let Some(rows) = rows.as_mut() else {
                 return false;
@@ -305,27 +308,33 @@ mod tests {
 
     #[test]
     fn sandboxes_share_the_floor_of_a_namespace_in_a_store_of_the_host() {
-        let store = Arc::new(Store(Mutex::new(Some(HashMap::new()))));
-        let floors = Floors::Hosted(store);
+        let store = Arc::new(HostedFloors(Mutex::new(Some(HashMap::new()))));
+        let floors = FloorSource::Hosted(store);
         let [here, elsewhere] = [1, 1].map(|name| floors.floor(&[name; 16]));
         let other = floors.floor(&[2; 16]);
-        elsewhere.knows_epoch(8);
-        here.raise(7, 100);
-        here.sees(99);
-        assert_eq!((elsewhere.ends(), elsewhere.last_epoch()), (1, 8));
+        elsewhere.record_epoch(8);
+        here.end_tip(7, 100);
+        here.record_head(99);
+        assert_eq!((elsewhere.end_count(), elsewhere.last_epoch()), (1, 8));
         assert_eq!((elsewhere.height(), elsewhere.seen()), (100, 99));
-        assert_eq!((other.ends(), other.last_epoch(), other.seen()), (0, 0, 0));
-        elsewhere.resets(5);
+        assert_eq!(
+            (other.end_count(), other.last_epoch(), other.seen()),
+            (0, 0, 0)
+        );
+        elsewhere.set_head(5);
         assert_eq!(here.seen(), 5);
     }
 
     #[test]
     fn sandbox_has_a_floor_of_its_own_where_the_host_has_no_store() {
-        let floors = Floors::Hosted(Arc::<Store>::default());
+        let floors = FloorSource::Hosted(Arc::<HostedFloors>::default());
         let [here, elsewhere] = [1, 1].map(|name| floors.floor(&[name; 16]));
-        here.raise(7, 100);
-        assert_eq!((here.ends(), here.last_epoch(), here.height()), (1, 7, 100));
-        assert_eq!(elsewhere.ends(), 0);
+        here.end_tip(7, 100);
+        assert_eq!(
+            (here.end_count(), here.last_epoch(), here.height()),
+            (1, 7, 100)
+        );
+        assert_eq!(elsewhere.end_count(), 0);
     }
 
     #[test]
@@ -334,17 +343,17 @@ mod tests {
         for n in 0..ROWS as u64 {
             let mut namespace = [0; 16];
             namespace[..8].copy_from_slice(&(n * 1_000_003 + 1).to_le_bytes());
-            assert!(matches!(table.floor(&namespace).0, Numbers::Shared(_)));
+            assert!(matches!(table.floor(&namespace).0, FloorStorage::Shared(_)));
         }
-        assert!(matches!(table.floor(&[0xff; 16]).0, Numbers::Own(_)));
+        assert!(matches!(table.floor(&[0xff; 16]).0, FloorStorage::Own(_)));
         let short: &'static [AtomicU64] = Vec::leak(vec![AtomicU64::new(0)]);
-        assert!(Table::of(short).is_none());
+        assert!(FloorTable::from_numbers(short).is_none());
     }
 
     #[test]
     fn owner_with_a_clock_that_was_set_back_lowers_the_floor() {
         let floor = TipFloor::default();
-        floor.raise(5_000_000, 1);
+        floor.end_tip(5_000_000, 1);
         floor.reset_if_ahead(4_999_998);
         assert_eq!(floor.last_epoch(), 5_000_000);
         floor.reset_if_ahead(1_000_000);

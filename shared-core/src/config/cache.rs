@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
-use super::follow::Follow;
-use super::follows::Declared;
+use super::head_source::HeadSource;
+use super::head_sources::DeclaredHeadSource;
 use super::method_names::{self, Case};
-use super::values::{fill, flag, invalid, once, one, DirectiveError, Range, Source, Unit};
+use super::values::{
+    flag, inherit_unset, invalid, set_once, single_value, DirectiveError, DirectiveLocation, Range,
+    Unit,
+};
 use super::values::{GIB, KIB, MIB};
-use super::verify::Verify;
+use super::verify::VerifyConfig;
 use crate::cache::class::Class;
-use crate::cache::credentials::{Credentials, Means};
-use crate::cache::freshness::Valid;
-use crate::cache::stale::UseStale;
+use crate::cache::credentials::{Credentials, CredentialsPolicy};
+use crate::cache::freshness::Lifetimes;
+use crate::cache::use_stale::UseStale;
+use crate::jsonrpc::method_spec::{MethodSpecError, MethodSpecs};
 use crate::jsonrpc::methods;
-use crate::jsonrpc::said::{RowError, Rows};
 use crate::jsonrpc::stateful::is_stateful;
 
 /// Settings of the cache for a route.
@@ -25,9 +28,9 @@ pub struct CacheConfig {
     /// all requests of the route.
     pub namespace: Option<Arc<[u8]>>,
     /// The GET requests that are looked up and stored.
-    pub get: CachedGets,
+    pub get: CacheGetScope,
     /// Lifetimes of responses.
-    pub valid: Arc<Valid>,
+    pub valid: Arc<Lifetimes>,
     /// Maximum length of a response that is stored, in bytes before compression.
     pub max_entry: u64,
     /// Maximum length of a request that is looked up, in bytes.
@@ -47,14 +50,14 @@ pub struct CacheConfig {
     /// Whether a stale response is also sent to the request that fetches the new one.
     pub background_update: bool,
     /// The share of hits that are compared with the node.
-    pub verify: Verify,
+    pub verify: VerifyConfig,
     /// Head sources for the owner's chain followers.
-    pub follows: Arc<Vec<Declared>>,
+    pub follows: Arc<Vec<DeclaredHeadSource>>,
 }
 
 /// The GET and HEAD requests that are looked up and stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CachedGets {
+pub enum CacheGetScope {
     /// Requests of the Beacon API.
     #[default]
     Beacon,
@@ -64,19 +67,19 @@ pub enum CachedGets {
 
 impl CacheConfig {
     /// Whether background requests may be made.
-    pub fn asks_anew(&self) -> bool {
+    pub fn has_background_requests(&self) -> bool {
         self.background_update || self.verify.is_on()
     }
 }
 
 /// Cache settings of one configuration block; `None` where they are not set.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CacheDirectives {
+pub(super) struct CacheConfigBlock {
     enable: Option<bool>,
     namespace: Option<Arc<[u8]>>,
-    get: Option<CachedGets>,
-    valid: Option<Arc<Valid>>,
-    rows: Option<Arc<Rows>>,
+    get: Option<CacheGetScope>,
+    valid: Option<Arc<Lifetimes>>,
+    rows: Option<Arc<MethodSpecs>>,
     max_entry: Option<u64>,
     max_request: Option<u64>,
     credentials: Option<Arc<Credentials>>,
@@ -87,25 +90,25 @@ pub(super) struct CacheDirectives {
     lock_timeout: Option<u64>,
     use_stale: Option<UseStale>,
     background_update: Option<bool>,
-    verify: Option<Verify>,
+    verify: Option<VerifyConfig>,
     /// Empty if it is `off`.
-    follows: Option<Arc<Vec<Declared>>>,
+    follows: Option<Arc<Vec<DeclaredHeadSource>>>,
     /// Warning about the directive that was set last.
     pub(super) warning: Option<String>,
 }
 
-pub(super) const TIMES: Range = Range {
+pub(super) const LIFETIMES: Range = Range {
     least: 0,
     most: 365 * 24 * 3600 * 1000,
     unit: Unit::Time,
 };
-pub(super) const WAITS: Range = Range {
+pub(super) const LOCK_TIMEOUTS: Range = Range {
     least: 1,
     most: 3600 * 1000,
     unit: Unit::Time,
 };
 /// Range of the lookup timeout, below `link_silence`, after which a silent connection is closed.
-pub(super) const LOOKUPS: Range = Range {
+pub(super) const LOOKUP_TIMEOUTS: Range = Range {
     least: 1,
     most: 1_000,
     unit: Unit::Time,
@@ -135,32 +138,40 @@ pub(super) const MEMORIES: Range = Range {
     unit: Unit::Bytes,
 };
 
-impl CacheDirectives {
+impl CacheConfigBlock {
     /// Sets one directive whose name starts with `cache`, `batch_max` or `verify`, as
-    /// [`super::Directives::set`] does.
+    /// [`super::ConfigBlock::set`] does.
     pub(super) fn set(
         &mut self,
         name: &str,
         values: &[&[u8]],
-        source: Source<'_>,
+        source: DirectiveLocation<'_>,
     ) -> Result<(), DirectiveError> {
         match name {
-            "cache" => once(&mut self.enable, || flag(one(values)?)),
-            "cache_namespace" => once(&mut self.namespace, || namespace(one(values)?)),
-            "cache_get" => once(&mut self.get, || cached_gets(one(values)?)),
+            "cache" => set_once(&mut self.enable, || flag(single_value(values)?)),
+            "cache_namespace" => set_once(&mut self.namespace, || namespace(single_value(values)?)),
+            "cache_get" => set_once(&mut self.get, || cached_gets(single_value(values)?)),
             "cache_valid" => self.set_valid(values),
             "cache_method" => self.set_method(values),
-            "cache_max_entry" => once(&mut self.max_entry, || MAX_ENTRIES.read(one(values)?)),
-            "cache_max_request" => once(&mut self.max_request, || MAX_REQUESTS.read(one(values)?)),
+            "cache_max_entry" => set_once(&mut self.max_entry, || {
+                MAX_ENTRIES.read(single_value(values)?)
+            }),
+            "cache_max_request" => set_once(&mut self.max_request, || {
+                MAX_REQUESTS.read(single_value(values)?)
+            }),
             "cache_credentials" => self.set_credentials(values),
-            "cache_memory" => once(&mut self.memory, || MEMORIES.read(one(values)?)),
-            "cache_lock" => once(&mut self.lock, || flag(one(values)?)),
-            "cache_lock_timeout" => once(&mut self.lock_timeout, || WAITS.read(one(values)?)),
-            "cache_use_stale" => once(&mut self.use_stale, || use_stale(values)),
-            "cache_background_update" => once(&mut self.background_update, || flag(one(values)?)),
-            "verify" => once(&mut self.verify, || Verify::read(values)),
+            "cache_memory" => set_once(&mut self.memory, || MEMORIES.read(single_value(values)?)),
+            "cache_lock" => set_once(&mut self.lock, || flag(single_value(values)?)),
+            "cache_lock_timeout" => set_once(&mut self.lock_timeout, || {
+                LOCK_TIMEOUTS.read(single_value(values)?)
+            }),
+            "cache_use_stale" => set_once(&mut self.use_stale, || use_stale(values)),
+            "cache_background_update" => {
+                set_once(&mut self.background_update, || flag(single_value(values)?))
+            }
+            "verify" => set_once(&mut self.verify, || VerifyConfig::read(values)),
             "cache_head" => self.set_follow(values, source),
-            "batch_max" => once(&mut self.batch_max, || match values {
+            "batch_max" => set_once(&mut self.batch_max, || match values {
                 [number] => Ok((BATCHES.read(number)?, false)),
                 [number, word] if *word == DENY => Ok((BATCHES.read(number)?, true)),
                 [_, word] => Err(invalid(word, "\"deny\", or left out")),
@@ -174,10 +185,10 @@ impl CacheDirectives {
         let [what, time] = values else {
             return Err(DirectiveError::TwoValues);
         };
-        let milliseconds = TIMES.read(time)?;
+        let milliseconds = LIFETIMES.read(time)?;
         let valid = Arc::make_mut(self.valid.get_or_insert_default());
         // the lifetime of a resource is in its own headers
-        let class = Class::named(what).filter(|class| *class != Class::Resource);
+        let class = Class::from_name(what).filter(|class| *class != Class::Resource);
         if let Some(class) = class {
             return valid
                 .set_class(class, milliseconds)
@@ -198,7 +209,7 @@ impl CacheDirectives {
         valid
             .set_method(what, milliseconds)
             .map_err(|_| DirectiveError::Duplicate)?;
-        if methods::position(what).is_none() && !self.describes(what) {
+        if methods::position(what).is_none() && !self.has_method_rule(what) {
             let unknown = method_names::warning(&[what], Case::Exact, |_| false);
             let odd = unknown.unwrap_or_else(|| {
                 format!(
@@ -215,7 +226,7 @@ impl CacheDirectives {
     }
 
     /// Whether a `cache_method` of this block describes the method.
-    pub(super) fn describes(&self, method: &[u8]) -> bool {
+    pub(super) fn has_method_rule(&self, method: &[u8]) -> bool {
         let rows = self.rows.as_ref();
         rows.is_some_and(|rows| rows.find(method).is_some())
     }
@@ -228,15 +239,17 @@ impl CacheDirectives {
         let mut rows = self.rows.as_deref().cloned().unwrap_or_default();
         rows.add(name, words).map_err(|error| {
             let given = match error {
-                RowError::Word(word) | RowError::Together(word) => word,
-                RowError::Name | RowError::Twice | RowError::Stateful => name,
+                MethodSpecError::Word(word) | MethodSpecError::Combination(word) => word,
+                MethodSpecError::Name | MethodSpecError::Duplicate | MethodSpecError::Stateful => {
+                    name
+                }
             };
             invalid(given, error.to_string())
         })?;
         self.rows = Some(Arc::new(rows));
         // most methods that are added exist on one chain only, and are not in the list of known
         // ones
-        let meant = |name: &str| method_names::meant(name).is_some();
+        let meant = |name: &str| method_names::suggest_method(name).is_some();
         if std::str::from_utf8(name).is_ok_and(meant) {
             self.warning = method_names::warning(&[name], Case::Exact, |_| false);
         }
@@ -250,21 +263,25 @@ impl CacheDirectives {
             [] => return Err(invalid(b"", MEANINGS)),
             [word, names @ ..] => (*word, names),
         };
-        let means = Means::named(word).ok_or_else(|| invalid(word, MEANINGS))?;
+        let means = CredentialsPolicy::named(word).ok_or_else(|| invalid(word, MEANINGS))?;
         let mut credentials = self.credentials.as_deref().cloned().unwrap_or_default();
         if names.is_empty() {
-            let usual = credentials.say_of_usual(means);
+            let usual = credentials.set_default_policy(means);
             usual.map_err(|_| DirectiveError::Duplicate)?;
         }
         for name in names {
-            let added = credentials.say(name, means);
+            let added = credentials.set_policy(name, means);
             added.map_err(|error| invalid(name, error.to_string()))?;
         }
         self.credentials = Some(Arc::new(credentials));
         Ok(())
     }
 
-    fn set_follow(&mut self, values: &[&[u8]], source: Source<'_>) -> Result<(), DirectiveError> {
+    fn set_follow(
+        &mut self,
+        values: &[&[u8]],
+        source: DirectiveLocation<'_>,
+    ) -> Result<(), DirectiveError> {
         let off = matches!(values, [b"off"]);
         if self
             .follows
@@ -277,7 +294,7 @@ impl CacheDirectives {
             self.follows = Some(Arc::default());
             return Ok(());
         }
-        let (follow, namespace) = Follow::parse(values)?;
+        let (follow, namespace) = HeadSource::parse(values)?;
         let follows = self.follows.iter().flat_map(|follows| follows.iter());
         if follows
             .map(|declared| &declared.namespace)
@@ -285,7 +302,7 @@ impl CacheDirectives {
         {
             return Err(DirectiveError::Duplicate);
         }
-        let declared = Declared {
+        let declared = DeclaredHeadSource {
             follow,
             namespace,
             at: source.at.to_owned(),
@@ -294,24 +311,24 @@ impl CacheDirectives {
         Ok(())
     }
 
-    /// Copies unset settings from the enclosing block, as [`super::Directives::inherit`] does.
+    /// Copies unset settings from the enclosing block, as [`super::ConfigBlock::inherit`] does.
     pub(super) fn inherit(&mut self, outer: &Self) {
-        fill(&mut self.enable, &outer.enable);
-        fill(&mut self.namespace, &outer.namespace);
-        fill(&mut self.get, &outer.get);
-        fill(&mut self.valid, &outer.valid);
-        fill(&mut self.rows, &outer.rows);
-        fill(&mut self.max_entry, &outer.max_entry);
-        fill(&mut self.max_request, &outer.max_request);
-        fill(&mut self.credentials, &outer.credentials);
-        fill(&mut self.batch_max, &outer.batch_max);
-        fill(&mut self.memory, &outer.memory);
-        fill(&mut self.lock, &outer.lock);
-        fill(&mut self.lock_timeout, &outer.lock_timeout);
-        fill(&mut self.use_stale, &outer.use_stale);
-        fill(&mut self.background_update, &outer.background_update);
-        fill(&mut self.verify, &outer.verify);
-        fill(&mut self.follows, &outer.follows);
+        inherit_unset(&mut self.enable, &outer.enable);
+        inherit_unset(&mut self.namespace, &outer.namespace);
+        inherit_unset(&mut self.get, &outer.get);
+        inherit_unset(&mut self.valid, &outer.valid);
+        inherit_unset(&mut self.rows, &outer.rows);
+        inherit_unset(&mut self.max_entry, &outer.max_entry);
+        inherit_unset(&mut self.max_request, &outer.max_request);
+        inherit_unset(&mut self.credentials, &outer.credentials);
+        inherit_unset(&mut self.batch_max, &outer.batch_max);
+        inherit_unset(&mut self.memory, &outer.memory);
+        inherit_unset(&mut self.lock, &outer.lock);
+        inherit_unset(&mut self.lock_timeout, &outer.lock_timeout);
+        inherit_unset(&mut self.use_stale, &outer.use_stale);
+        inherit_unset(&mut self.background_update, &outer.background_update);
+        inherit_unset(&mut self.verify, &outer.verify);
+        inherit_unset(&mut self.follows, &outer.follows);
     }
 
     /// Maximum number of calls of a batch, if larger ones are denied.
@@ -320,7 +337,7 @@ impl CacheDirectives {
         limit.map(|(number, _)| number as usize)
     }
 
-    fn valid(&self) -> Arc<Valid> {
+    fn valid(&self) -> Arc<Lifetimes> {
         let valid = self.valid.clone().unwrap_or_default();
         match &self.rows {
             Some(rows) => Arc::new(valid.with_rows(Arc::clone(rows))),
@@ -328,7 +345,7 @@ impl CacheDirectives {
         }
     }
 
-    /// Returns the settings with their defaults, as [`super::Directives::resolve`] does.
+    /// Returns the settings with their defaults, as [`super::ConfigBlock::resolve`] does.
     pub(super) fn resolve(&self) -> CacheConfig {
         CacheConfig {
             enable: self.enable.unwrap_or(false),
@@ -352,10 +369,10 @@ impl CacheDirectives {
 
 pub(super) const GETS: &[&str] = &["beacon", "all"];
 
-fn cached_gets(value: &[u8]) -> Result<CachedGets, DirectiveError> {
+fn cached_gets(value: &[u8]) -> Result<CacheGetScope, DirectiveError> {
     match value {
-        b"beacon" => Ok(CachedGets::Beacon),
-        b"all" => Ok(CachedGets::All),
+        b"beacon" => Ok(CacheGetScope::Beacon),
+        b"all" => Ok(CacheGetScope::All),
         _ => Err(invalid(value, "\"beacon\" or \"all\"")),
     }
 }
@@ -379,21 +396,21 @@ fn namespace(value: &[u8]) -> Result<Arc<[u8]>, DirectiveError> {
 
 #[cfg(test)]
 mod tests {
-    use super::CacheDirectives;
+    use super::CacheConfigBlock;
     use crate::cache::class::Class;
-    use crate::cache::freshness::{Known, Prospect};
-    use crate::config::Source;
+    use crate::cache::freshness::{Prospect, ResultFacts};
+    use crate::config::DirectiveLocation;
 
-    fn set(directives: &mut CacheDirectives, line: &str) -> Result<(), String> {
+    fn set(directives: &mut CacheConfigBlock, line: &str) -> Result<(), String> {
         let mut words = line.split_ascii_whitespace();
         let name = words.next().unwrap();
         let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
-        let set = directives.set(name, &values, Source::default());
+        let set = directives.set(name, &values, DirectiveLocation::default());
         set.map_err(|error| error.to_string())
     }
 
-    fn directives(lines: &[&str]) -> CacheDirectives {
-        let mut directives = CacheDirectives::default();
+    fn directives(lines: &[&str]) -> CacheConfigBlock {
+        let mut directives = CacheConfigBlock::default();
         for line in lines {
             set(&mut directives, line).unwrap();
         }
@@ -401,15 +418,15 @@ mod tests {
     }
 
     /// Returns the bypassed headers among three, and the headers that are part of the key.
-    fn bypassed_and_keyed(directives: &CacheDirectives) -> (Vec<&'static str>, Vec<String>) {
+    fn bypassed_and_keyed(directives: &CacheConfigBlock) -> (Vec<&'static str>, Vec<String>) {
         let credentials = directives.resolve().credentials;
         let names = ["Authorization", "Cookie", "X-Api-Key"];
         let bypass = names
             .into_iter()
-            .filter(|name| credentials.bypasses(name.as_bytes()));
+            .filter(|name| credentials.causes_bypass(name.as_bytes()));
         (
             bypass.collect(),
-            credentials.keyed().map(str::to_owned).collect(),
+            credentials.key_headers().map(str::to_owned).collect(),
         )
     }
 
@@ -497,16 +514,16 @@ mod tests {
     }
 
     /// Returns class and lifetime of the result `1` of a call with the params `[{}, "0x5"]`.
-    fn class_and_lifetime(directives: &CacheDirectives, method: &str) -> Option<(Class, u64)> {
+    fn class_and_lifetime(directives: &CacheConfigBlock, method: &str) -> Option<(Class, u64)> {
         let valid = directives.resolve().valid;
         let params = Some(&br#"[{},"0x5"]"#[..]);
-        let known = Known {
+        let known = ResultFacts {
             params,
             mark: None,
             valid: &valid,
         };
-        let prospect = Prospect::of(method.as_bytes(), params, &valid)?;
-        let judged = prospect.judge(b"1", known)?;
+        let prospect = Prospect::for_call(method.as_bytes(), params, &valid)?;
+        let judged = prospect.classify(b"1", known)?;
         Some((judged.class, judged.valid))
     }
 

@@ -34,14 +34,14 @@ pub struct Endpoint {
 }
 
 /// Maximum length of a Unix socket's path in bytes: the system's limit of 108 includes a NUL.
-pub(super) const LONGEST_SOCKET: usize = 107;
+pub(super) const MAX_SOCKET_PATH: usize = 107;
 
 impl Endpoint {
     /// Parses a URL. Returns `None` if it is not a node's URL, or has user information.
-    pub fn of(url: &str) -> Option<Self> {
+    pub fn parse(url: &str) -> Option<Self> {
         let (scheme, rest) = url.split_once(':')?;
         let (is_websocket, is_secure) = match &*scheme.to_ascii_lowercase() {
-            "unix" => return Self::of_socket(rest),
+            "unix" => return Self::parse_unix(rest),
             "http" => (false, false),
             "https" => (false, true),
             "ws" => (true, false),
@@ -85,9 +85,9 @@ impl Endpoint {
         })
     }
 
-    fn of_socket(rest: &str) -> Option<Self> {
+    fn parse_unix(rest: &str) -> Option<Self> {
         let (socket, path) = rest.split_once(':').unwrap_or((rest, "/"));
-        let is_socket = (2..=LONGEST_SOCKET).contains(&socket.len()) && socket.starts_with('/');
+        let is_socket = (2..=MAX_SOCKET_PATH).contains(&socket.len()) && socket.starts_with('/');
         let is_path = path.starts_with('/') && path.parse::<PathAndQuery>().is_ok();
         (is_socket && is_path).then(|| Self {
             transport: Transport::Unix(socket.into()),
@@ -119,7 +119,7 @@ mod tests {
             ("ws://node:8546", "node", 8546, false, true, "/"),
             ("wss://node/ws", "node", 443, true, true, "/ws"),
         ] {
-            let endpoint = Endpoint::of(url).unwrap();
+            let endpoint = Endpoint::parse(url).unwrap();
             let transport = Transport::Tcp {
                 host: host.into(),
                 port,
@@ -133,7 +133,7 @@ mod tests {
             ("unix:/run/geth.ipc", "/run/geth.ipc", "/"),
             ("unix:/run/node.sock:/rpc", "/run/node.sock", "/rpc"),
         ] {
-            let endpoint = Endpoint::of(url).unwrap();
+            let endpoint = Endpoint::parse(url).unwrap();
             assert_eq!(endpoint.transport, Transport::Unix(socket.into()));
             assert_eq!(endpoint.path, path);
         }

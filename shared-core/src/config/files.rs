@@ -9,15 +9,15 @@ use super::store::{DATA, SOCKET};
 
 /// Mode of the folders that are created above a store's. Other users may traverse them, as they may
 /// their neighbours.
-const ABOVE: u32 = 0o755;
-const OWN: u32 = 0o700;
+const PARENT_MODE: u32 = 0o755;
+const FOLDER_MODE: u32 = 0o700;
 
 /// Returns the words of a directive with a relative `ca=FILE` resolved against `base`. The file
 /// must be readable.
 ///
 /// # Errors
 /// The file can't be read.
-pub fn with_files<'a>(
+pub fn resolve_files<'a>(
     directive: &str,
     words: &[&'a [u8]],
     base: &[u8],
@@ -31,7 +31,7 @@ pub fn with_files<'a>(
                 Ok(_) => Ok(word.into()),
                 Err(error) => Err(format!(
                     "has a file of certificates, \"{name}\", that can't be read {}",
-                    reason(&error)
+                    system_error(&error)
                 )),
             }
         }
@@ -46,23 +46,23 @@ pub fn with_files<'a>(
 ///
 /// # Errors
 /// The path is not a folder, contains files that are not the store's, or can't be created.
-pub fn take_folder(path: &str) -> Result<(), String> {
+pub fn prepare_folder(path: &str) -> Result<(), String> {
     match fs::metadata(path) {
-        Ok(found) if found.is_dir() => look_into(path),
+        Ok(found) if found.is_dir() => check_contents(path),
         Ok(_) => Err(format!(
             "has an invalid value \"{path}\": it must be a folder of its own, and this is none"
         )),
-        Err(error) if error.kind() == ErrorKind::NotFound => make(path),
-        Err(error) => Err(format!("can't use \"{path}\" {}", reason(&error))),
+        Err(error) if error.kind() == ErrorKind::NotFound => create_folder(path),
+        Err(error) => Err(format!("can't use \"{path}\" {}", system_error(&error))),
     }
 }
 
 /// Creates a folder and its missing parents, with modes that do not depend on the umask.
-fn make(path: &str) -> Result<(), String> {
+fn create_folder(path: &str) -> Result<(), String> {
     let above = path.match_indices('/').map(|(end, _)| end);
     for end in above.filter(|end| *end > 0).chain([path.len()]) {
         let (folder, is_above) = (&path[..end], end < path.len());
-        let mode = if is_above { ABOVE } else { OWN };
+        let mode = if is_above { PARENT_MODE } else { FOLDER_MODE };
         let made = DirBuilder::new()
             .mode(mode)
             .create(folder)
@@ -72,7 +72,7 @@ fn make(path: &str) -> Result<(), String> {
             Err(error) => {
                 return Err(format!(
                     "can't make the folder \"{folder}\" {}",
-                    reason(&error)
+                    system_error(&error)
                 ))
             }
             Ok(()) => (),
@@ -81,14 +81,14 @@ fn make(path: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn look_into(path: &str) -> Result<(), String> {
+fn check_contents(path: &str) -> Result<(), String> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
         // a user who can't list the folder can't transfer it either
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(()),
-        Err(error) => return Err(format!("can't use \"{path}\" {}", reason(&error))),
+        Err(error) => return Err(format!("can't use \"{path}\" {}", system_error(&error))),
     };
-    match entries.flatten().find(|entry| !is_stores(entry)) {
+    match entries.flatten().find(|entry| !belongs_to_store(entry)) {
         Some(other) => Err(format!(
             "has an invalid value \"{path}\": it must be a folder of its own, and \"{}\" in it is \
              none of the store's",
@@ -98,7 +98,7 @@ fn look_into(path: &str) -> Result<(), String> {
     }
 }
 
-fn is_stores(entry: &fs::DirEntry) -> bool {
+fn belongs_to_store(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
     let name = name.to_string_lossy();
     match entry.file_type() {
@@ -113,7 +113,7 @@ fn is_stores(entry: &fs::DirEntry) -> bool {
 }
 
 /// Formats an error of the system as nginx does.
-fn reason(error: &Error) -> String {
+fn system_error(error: &Error) -> String {
     let code = error.raw_os_error().unwrap_or(0);
     let text = error.to_string();
     let text = text

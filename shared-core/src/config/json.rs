@@ -8,14 +8,14 @@
 use serde_json::Value;
 
 /// Name of a setting, with the values of one occurrence.
-pub type Use = (String, Vec<String>);
+pub type SettingUse = (String, Vec<String>);
 
 /// Returns the settings of an object, which messages call `what`. An empty text is an empty object,
 /// because Envoy passes one when the configuration is missing.
 ///
 /// # Errors
 /// The problem, and the allowed values.
-pub fn settings(what: &str, json: &[u8]) -> Result<Vec<Use>, String> {
+pub fn settings(what: &str, json: &[u8]) -> Result<Vec<SettingUse>, String> {
     if json.trim_ascii().is_empty() {
         return Ok(Vec::new());
     }
@@ -26,7 +26,7 @@ pub fn settings(what: &str, json: &[u8]) -> Result<Vec<Use>, String> {
     };
     let mut all = Vec::new();
     for (name, value) in settings {
-        for values in uses(&name, &value)? {
+        for values in occurrences(&name, &value)? {
             all.push((name.clone(), values));
         }
     }
@@ -50,7 +50,7 @@ pub fn is_on(name: &str, values: &[String]) -> Result<bool, String> {
 
 /// Returns the values of a setting for each occurrence: settings that may occur several times in
 /// nginx are a list here.
-fn uses(name: &str, value: &Value) -> Result<Vec<Vec<String>>, String> {
+fn occurrences(name: &str, value: &Value) -> Result<Vec<Vec<String>>, String> {
     match value {
         Value::Array(list) if list.iter().any(has_several) => {
             list.iter().map(|one| values(name, one)).collect()
@@ -89,10 +89,10 @@ fn scalar(name: &str, value: &Value) -> Result<String, String> {
             _ => number.to_string(),
         },
         Value::String(text) => text.clone(),
-        _ => return Err(not_a_setting(name)),
+        _ => return Err(type_error(name)),
     })
 }
 
-fn not_a_setting(name: &str) -> String {
+fn type_error(name: &str) -> String {
     format!("\"{name}\" must be a text, a number, true or false, or a list of these")
 }

@@ -1,7 +1,7 @@
 //! Warnings about unknown methods in settings that name methods.
 
-use super::suggest::{nearest, nearest_beginning};
-use crate::jsonrpc::known;
+use super::suggest::{nearest, nearest_prefix};
+use crate::jsonrpc::known_methods;
 
 /// Case sensitivity of a setting's method names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,17 +21,19 @@ pub(super) fn warning(
     is_defined: impl Fn(&[u8]) -> bool,
 ) -> Option<String> {
     let unknown = patterns.iter().filter(|pattern| !is_defined(pattern));
-    let texts: Vec<_> = unknown.filter_map(|pattern| one(pattern, case)).collect();
+    let texts: Vec<_> = unknown
+        .filter_map(|pattern| describe_unknown(pattern, case))
+        .collect();
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
 /// Returns the known name or pattern that an unknown one was probably meant to be.
-pub(super) fn meant(pattern: &str) -> Option<String> {
+pub(super) fn suggest_method(pattern: &str) -> Option<String> {
     let beginning = |beginning: &str| format!("{beginning}*");
     if let Some(given) = pattern.strip_suffix('*') {
-        return nearest_beginning(given, known::names()).map(beginning);
+        return nearest_prefix(given, known_methods::names()).map(beginning);
     }
-    if let Some(name) = nearest(pattern, known::names()) {
+    if let Some(name) = nearest(pattern, known_methods::names()) {
         return Some(name.to_owned());
     }
     let lower = pattern.to_ascii_lowercase();
@@ -39,16 +41,16 @@ pub(super) fn meant(pattern: &str) -> Option<String> {
         let rest = name.split_once('_').map(|(_, rest)| rest);
         rest.is_some_and(|rest| rest.eq_ignore_ascii_case(pattern))
     };
-    if known::names().any(|name| name.to_ascii_lowercase().starts_with(&lower)) {
+    if known_methods::names().any(|name| name.to_ascii_lowercase().starts_with(&lower)) {
         return Some(beginning(pattern));
     }
-    let mut names: Vec<_> = known::names().filter(without_namespace).collect();
+    let mut names: Vec<_> = known_methods::names().filter(without_namespace).collect();
     // most clients call methods of this namespace
     names.sort_by_key(|name| !name.starts_with("eth_"));
     names.first().map(|name| (*name).to_owned())
 }
 
-fn one(pattern: &[u8], case: Case) -> Option<String> {
+fn describe_unknown(pattern: &[u8], case: Case) -> Option<String> {
     let pattern = String::from_utf8_lossy(pattern);
     if matches(&pattern, case) {
         return None;
@@ -57,7 +59,7 @@ fn one(pattern: &[u8], case: Case) -> Option<String> {
         true => format!("matches no known method with \"{pattern}\""),
         false => format!("names the unknown method \"{pattern}\""),
     };
-    Some(match meant(&pattern) {
+    Some(match suggest_method(&pattern) {
         Some(meant) => format!("{what}; did you mean \"{meant}\"?"),
         None => what,
     })
@@ -69,15 +71,15 @@ fn matches(pattern: &str, case: Case) -> bool {
         Case::Any => one.eq_ignore_ascii_case(other),
     };
     match pattern.strip_suffix('*') {
-        None if known::is_known(pattern) => true,
-        None => case == Case::Any && known::names().any(|name| equal(name, pattern)),
+        None if known_methods::is_known(pattern) => true,
+        None => case == Case::Any && known_methods::names().any(|name| equal(name, pattern)),
         Some(beginning) => {
             let of_beginning = |name: &str| {
                 name.get(..beginning.len())
                     .is_some_and(|part| equal(part, beginning))
             };
             let namespace = beginning.strip_suffix('_').unwrap_or_default();
-            known::names().any(of_beginning) || known::is_namespace(namespace)
+            known_methods::names().any(of_beginning) || known_methods::is_namespace(namespace)
         }
     }
 }

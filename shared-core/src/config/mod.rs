@@ -1,34 +1,34 @@
 //! The configuration that an operator writes, read and validated once.
 //!
-//! [`Directives`] holds the settings of one configuration block; blocks inherit from the blocks
-//! around them. [`Config`] is the result, with all defaults filled in. Names are the same in every
+//! [`ConfigBlock`] holds the settings of one configuration block; blocks inherit from the blocks
+//! around them. [`RouteConfig`] is the result, with all defaults filled in. Names are the same in every
 //! host: the field `min_length` is the directive `sszip_min_length` in nginx and `min_length` in
 //! Envoy.
 
 mod cache;
-mod codings;
-mod decoding;
+pub mod directive_page;
 pub mod endpoint;
 #[cfg(unix)]
 pub mod files;
-mod filters;
-pub mod follow;
-pub mod follows;
+mod filter_detection;
+pub mod head_source;
+pub mod head_sources;
 pub mod json;
-pub mod learnt;
 mod method_names;
-pub mod page;
-pub mod plan;
+pub mod node_capabilities;
 mod policy;
-mod refused;
+mod rejected_media_types;
+mod request_decoding;
 pub mod sandbox;
 pub mod schema;
+pub mod setting_error;
 mod settings;
-pub mod spelling;
 mod ssz;
 pub mod store;
 mod suggest;
+mod upstream_codings;
 pub mod upstreams;
+pub mod validated;
 mod values;
 mod verify;
 
@@ -39,17 +39,17 @@ use crate::negotiate::media_type::MediaTypes;
 use crate::ssz::Preset;
 use crate::transcode;
 
-pub use cache::{CacheConfig, CachedGets};
-pub use codings::UpstreamCodings;
-pub use decoding::{CodedRequests, RequestDecoding};
-pub use filters::Filters;
+pub use cache::{CacheConfig, CacheGetScope};
+pub use filter_detection::FilterDetection;
 use method_names::Case;
 pub use policy::Policy;
-pub use ssz::{SszConfig, SszRequest, SszWitness};
+pub use request_decoding::{CompressedRequests, RequestDecoding};
+pub use ssz::{SszConfig, SszRequestMode, WitnessSource};
+pub use upstream_codings::UpstreamCodings;
 use upstreams::Destination;
-use values::{fill, flag, invalid, once, one, Range, Unit, GIB, KIB, MIB};
-pub use values::{DirectiveError, Source};
-pub use verify::{Verify, ALL as ALL_HITS};
+use values::{flag, inherit_unset, invalid, set_once, single_value, Range, Unit, GIB, KIB, MIB};
+pub use values::{DirectiveError, DirectiveLocation};
+pub use verify::{VerifyConfig, ALL as ALL_HITS};
 
 /// The content codings that upstream requests accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub struct Buffers {
 
 /// The settings of a route (in nginx: a location).
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct RouteConfig {
     /// Whether sszip is enabled.
     pub enable: bool,
     /// Media types to compress.
@@ -95,7 +95,7 @@ pub struct Config {
     /// The content codings that upstream requests accept.
     pub upstream_encoding: UpstreamEncoding,
     /// Treatment of compressed requests.
-    pub coded_requests: CodedRequests,
+    pub coded_requests: CompressedRequests,
     /// Buffers for streams in hosts that have none of their own.
     pub buffers: Buffers,
     /// Settings of the cache.
@@ -108,7 +108,7 @@ pub struct Config {
     /// applied and stored, and never sent.
     pub hidden: Arc<[Vec<u8>]>,
     /// Detected body filters of the host.
-    pub filters: Filters,
+    pub filters: FilterDetection,
     /// Detected content codings of the node.
     pub upstream_codings: UpstreamCodings,
     /// The upstream of requests.
@@ -119,7 +119,7 @@ pub struct Config {
 
 /// Settings of one configuration block; `None` where they are not set.
 #[derive(Clone, Debug, Default)]
-pub struct Directives {
+pub struct ConfigBlock {
     enable: Option<bool>,
     types: Option<MediaTypes>,
     min_length: Option<u64>,
@@ -132,9 +132,9 @@ pub struct Directives {
     request_decoding: Option<RequestDecoding>,
     buffers: Option<Buffers>,
     hidden: Arc<[Vec<u8>]>,
-    cache: cache::CacheDirectives,
-    policy: policy::PolicyDirectives,
-    ssz: ssz::SszDirectives,
+    cache: cache::CacheConfigBlock,
+    policy: policy::PolicyConfigBlock,
+    ssz: ssz::SszConfigBlock,
     /// Warning about the directive that was set last.
     warning: Option<String>,
 }
@@ -192,7 +192,7 @@ const BUFFER_SIZES: Range = Range {
     unit: Unit::Bytes,
 };
 
-impl Config {
+impl RouteConfig {
     /// Whether responses are stored and looked up.
     pub fn caches(&self) -> bool {
         self.enable && self.cache.enable
@@ -209,19 +209,19 @@ impl Config {
     }
 
     /// Whether request bodies may be read before they are forwarded.
-    pub fn reads(&self) -> bool {
+    pub fn may_read_request_body(&self) -> bool {
         let reads = self.cache.enable || self.ssz.enable || self.policy.is_some();
-        self.enable && (reads || self.coded_requests.are_read())
+        self.enable && (reads || self.coded_requests.is_enabled())
     }
 }
 
-impl Directives {
+impl ConfigBlock {
     /// Sets one directive to `values`.
     ///
     /// # Errors
     /// The [`DirectiveError`] contains the allowed values; nothing is changed then.
     pub fn set(&mut self, name: &str, values: &[&[u8]]) -> Result<(), DirectiveError> {
-        self.set_at(name, values, Source::default())
+        self.set_at(name, values, DirectiveLocation::default())
     }
 
     /// Sets one directive with its position in the configuration.
@@ -232,32 +232,40 @@ impl Directives {
         &mut self,
         name: &str,
         values: &[&[u8]],
-        source: Source<'_>,
+        source: DirectiveLocation<'_>,
     ) -> Result<(), DirectiveError> {
         match name {
-            "enable" => once(&mut self.enable, || flag(one(values)?)),
-            "types" => once(&mut self.types, || media_types(values)),
-            "min_length" => once(&mut self.min_length, || MIN_LENGTHS.read(one(values)?)),
-            "comp_level" => once(&mut self.comp_level, || {
-                COMP_LEVELS.read(one(values)?).map(|level| level as u8)
+            "enable" => set_once(&mut self.enable, || flag(single_value(values)?)),
+            "types" => set_once(&mut self.types, || media_types(values)),
+            "min_length" => set_once(&mut self.min_length, || {
+                MIN_LENGTHS.read(single_value(values)?)
             }),
-            "max_oneshot" => once(&mut self.max_oneshot, || MAX_ONESHOTS.read(one(values)?)),
-            "hold" => once(&mut self.hold, || match values {
+            "comp_level" => set_once(&mut self.comp_level, || {
+                COMP_LEVELS
+                    .read(single_value(values)?)
+                    .map(|level| level as u8)
+            }),
+            "max_oneshot" => set_once(&mut self.max_oneshot, || {
+                MAX_ONESHOTS.read(single_value(values)?)
+            }),
+            "hold" => set_once(&mut self.hold, || match values {
                 [size] => Ok((HOLDS.read(size)?, HOLD_MS)),
                 [size, time] => Ok((HOLDS.read(size)?, HOLD_TIMES.read(time)?)),
                 _ => Err(DirectiveError::OneOrTwoValues),
             }),
-            "stream_level" => once(&mut self.stream_level, || {
-                STREAM_LEVELS.read(one(values)?).map(|level| level as u8)
+            "stream_level" => set_once(&mut self.stream_level, || {
+                STREAM_LEVELS
+                    .read(single_value(values)?)
+                    .map(|level| level as u8)
             }),
-            "memory" => once(&mut self.memory, || MEMORIES.read(one(values)?)),
-            "upstream_encoding" => once(&mut self.upstream_encoding, || {
-                upstream_encoding(one(values)?)
+            "memory" => set_once(&mut self.memory, || MEMORIES.read(single_value(values)?)),
+            "upstream_encoding" => set_once(&mut self.upstream_encoding, || {
+                upstream_encoding(single_value(values)?)
             }),
-            "request_decoding" => once(&mut self.request_decoding, || {
-                request_decoding(one(values)?)
+            "request_decoding" => set_once(&mut self.request_decoding, || {
+                request_decoding(single_value(values)?)
             }),
-            "buffers" => once(&mut self.buffers, || buffers(values)),
+            "buffers" => set_once(&mut self.buffers, || buffers(values)),
             "method" => self.set_method(values),
             "upgrade" => self.policy.set_upgrade(values),
             "max_answer" => self.set_max_answer(values),
@@ -274,19 +282,19 @@ impl Directives {
             _ => Case::Any,
         };
         let patterns = values.get(1..).unwrap_or_default();
-        self.warn_of_methods(patterns, case);
+        self.set_method_warning(patterns, case);
         Ok(())
     }
 
     fn set_max_answer(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         self.policy.set_max_answer(values)?;
-        self.warn_of_methods(values.get(..1).unwrap_or_default(), Case::Any);
+        self.set_method_warning(values.get(..1).unwrap_or_default(), Case::Any);
         Ok(())
     }
 
-    fn warn_of_methods(&mut self, patterns: &[&[u8]], case: Case) {
+    fn set_method_warning(&mut self, patterns: &[&[u8]], case: Case) {
         let cache = &self.cache;
-        self.warning = method_names::warning(patterns, case, |name| cache.describes(name));
+        self.warning = method_names::warning(patterns, case, |name| cache.has_method_rule(name));
     }
 
     /// Returns the warning about the directive that was set last, if it is allowed but suspicious.
@@ -298,37 +306,37 @@ impl Directives {
 
     /// Sets the headers of upstream responses that the host's own configuration hides. They are not
     /// inherited.
-    pub fn hide<'a>(&mut self, names: impl Iterator<Item = &'a [u8]>) {
+    pub fn set_hidden_headers<'a>(&mut self, names: impl Iterator<Item = &'a [u8]>) {
         self.hidden = names.map(<[u8]>::to_ascii_lowercase).collect();
     }
 
     /// Copies unset settings from the enclosing block.
-    pub fn inherit(&mut self, outer: &Directives) {
-        fill(&mut self.enable, &outer.enable);
-        fill(&mut self.types, &outer.types);
-        fill(&mut self.min_length, &outer.min_length);
-        fill(&mut self.comp_level, &outer.comp_level);
-        fill(&mut self.max_oneshot, &outer.max_oneshot);
-        fill(&mut self.hold, &outer.hold);
-        fill(&mut self.stream_level, &outer.stream_level);
-        fill(&mut self.memory, &outer.memory);
-        fill(&mut self.upstream_encoding, &outer.upstream_encoding);
-        fill(&mut self.request_decoding, &outer.request_decoding);
-        fill(&mut self.buffers, &outer.buffers);
+    pub fn inherit(&mut self, outer: &ConfigBlock) {
+        inherit_unset(&mut self.enable, &outer.enable);
+        inherit_unset(&mut self.types, &outer.types);
+        inherit_unset(&mut self.min_length, &outer.min_length);
+        inherit_unset(&mut self.comp_level, &outer.comp_level);
+        inherit_unset(&mut self.max_oneshot, &outer.max_oneshot);
+        inherit_unset(&mut self.hold, &outer.hold);
+        inherit_unset(&mut self.stream_level, &outer.stream_level);
+        inherit_unset(&mut self.memory, &outer.memory);
+        inherit_unset(&mut self.upstream_encoding, &outer.upstream_encoding);
+        inherit_unset(&mut self.request_decoding, &outer.request_decoding);
+        inherit_unset(&mut self.buffers, &outer.buffers);
         self.cache.inherit(&outer.cache);
         self.policy.inherit(&outer.policy);
         self.ssz.inherit(&outer.ssz);
     }
 
     /// Returns the settings with their defaults.
-    pub fn resolve(&self, process: impl Into<Process>) -> Config {
+    pub fn resolve(&self, process: impl Into<Process>) -> RouteConfig {
         let (hold, hold_ms) = self.hold.unwrap_or((64 * KIB, HOLD_MS));
         let ssz = self.ssz.resolve();
         if ssz.enable {
             // compiled now, so that no client waits for it
             transcode::prepare(ssz.preset.unwrap_or(Preset::Mainnet));
         }
-        Config {
+        RouteConfig {
             hold,
             hold_ms,
             stream_level: self.stream_level.unwrap_or(1),
@@ -339,13 +347,13 @@ impl Directives {
             max_oneshot: self.max_oneshot.unwrap_or(16 * MIB),
             memory: self.memory.unwrap_or(256 * MIB),
             upstream_encoding: self.upstream_encoding.unwrap_or(UpstreamEncoding::Identity),
-            coded_requests: CodedRequests::new(self.request_decoding.unwrap_or_default()),
+            coded_requests: CompressedRequests::new(self.request_decoding.unwrap_or_default()),
             buffers: self.buffers.unwrap_or(Buffers {
                 number: 2,
                 size: 6144,
             }),
             hidden: Arc::clone(&self.hidden),
-            filters: Filters::default(),
+            filters: FilterDetection::default(),
             upstream_codings: UpstreamCodings::default(),
             destination: Destination::default(),
             cache: self.cache.resolve(),
@@ -406,11 +414,11 @@ fn media_types(values: &[&[u8]]) -> Result<MediaTypes, DirectiveError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Directives, UpstreamEncoding};
-    use crate::coded::Coded;
+    use super::{ConfigBlock, UpstreamEncoding};
     use crate::memory::Budget;
+    use crate::request_coding::RequestCoding;
 
-    fn set(directives: &mut Directives, line: &str) -> Result<(), String> {
+    fn set(directives: &mut ConfigBlock, line: &str) -> Result<(), String> {
         let mut words = line.split(' ');
         let name = words.next().unwrap();
         let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
@@ -421,7 +429,7 @@ mod tests {
 
     #[test]
     fn directives_set_their_fields_of_the_config() {
-        let mut directives = Directives::default();
+        let mut directives = ConfigBlock::default();
         for line in [
             "enable on",
             "types text/* application/json",
@@ -440,7 +448,9 @@ mod tests {
         assert_eq!((config.min_length, config.comp_level), (2048, 12));
         assert_eq!((config.max_oneshot, config.memory), (1 << 20, 1 << 30));
         assert_eq!(config.upstream_encoding, UpstreamEncoding::Pass);
-        assert!(config.coded_requests.go_decoded(Coded::Gzip));
+        assert!(config
+            .coded_requests
+            .is_forwarded_decoded(RequestCoding::Gzip));
         assert_eq!((config.buffers.number, config.buffers.size), (8, 4096));
     }
 
@@ -518,13 +528,13 @@ mod tests {
             ("buffers 8", "takes exactly two values"),
             ("level 1", "is an unknown setting"),
         ] {
-            assert_eq!(set(&mut Directives::default(), line), Err(error.into()));
+            assert_eq!(set(&mut ConfigBlock::default(), line), Err(error.into()));
         }
     }
 
     #[test]
     fn warning_is_returned_once_for_an_unknown_method() {
-        let mut directives = Directives::default();
+        let mut directives = ConfigBlock::default();
         for line in [
             "cache_valid eth_gasPrice 3s",
             "cache_valid eth_syncing 3s",
@@ -556,7 +566,7 @@ mod tests {
 
     #[test]
     fn duplicate_directive_is_rejected_and_changes_nothing() {
-        let mut directives = Directives::default();
+        let mut directives = ConfigBlock::default();
         set(&mut directives, "comp_level 3").unwrap();
         assert_eq!(
             set(&mut directives, "comp_level 4"),
@@ -567,10 +577,10 @@ mod tests {
 
     #[test]
     fn inner_block_overrides_and_inherits_the_rest() {
-        let mut outer = Directives::default();
+        let mut outer = ConfigBlock::default();
         set(&mut outer, "enable on").unwrap();
         set(&mut outer, "comp_level 9").unwrap();
-        let mut inner = Directives::default();
+        let mut inner = ConfigBlock::default();
         set(&mut inner, "comp_level 2").unwrap();
         inner.inherit(&outer);
         let config = inner.resolve(Budget::new());

@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
-use super::values::{fill, invalid, once, one, DirectiveError, Range, Unit, GIB, KIB};
+use super::values::{
+    inherit_unset, invalid, set_once, single_value, DirectiveError, Range, Unit, GIB, KIB,
+};
 use crate::bytes::Bytes;
-use crate::cache::entry::{Entry, Envelope, IdPlace, Meta, Payload};
-use crate::jsonrpc::limit::Limit;
+use crate::cache::entry::{CacheEntry, EntryMeta, Envelope, IdPosition, Payload};
+use crate::jsonrpc::limit::ConcurrencyLimit;
 use crate::jsonrpc::patterns::Patterns;
-use crate::jsonrpc::rules::{Rules, Says, Verdict};
+use crate::jsonrpc::rules::{RuleAction, RuleDecision, Rules};
 use crate::transcode::JSON;
 
 /// Error of nodes for a method that does not exist (JSON-RPC 2.0, 5.1). Clients then try another
@@ -23,7 +25,7 @@ const LIMITED: &[u8] = br#"{"code":-32005,"message":"too many calls of this meth
 const TOO_LONG: &[u8] = br#"{"code":-32005,"message":"the answer is longer than may be sent"}"#;
 
 /// Error for a method name with bytes that some nodes ignore and others do not.
-const MISNAMED: &[u8] =
+const AMBIGUOUS_METHOD: &[u8] =
     br#"{"code":-32600,"message":"the name of a method must be printable ASCII without blanks"}"#;
 
 /// Range of response limits in bytes.
@@ -51,18 +53,18 @@ pub struct Policy {
     batch_max: Option<usize>,
     websocket: bool,
     /// Response to a denied call, in the form of a cache entry.
-    denied: Arc<Entry>,
+    denied: Arc<CacheEntry>,
     /// Response to a call above its concurrency limit.
-    limited: Arc<Entry>,
+    limited: Arc<CacheEntry>,
     /// Response to a call whose own response is longer than its limit.
-    too_long: Arc<Entry>,
+    too_long: Arc<CacheEntry>,
     /// Response to a call whose method name is ambiguous.
-    misnamed: Arc<Entry>,
+    misnamed: Arc<CacheEntry>,
 }
 
 impl Policy {
     /// Creates the policy of a configuration block. Returns `None` if no rules are configured.
-    fn of(directives: &PolicyDirectives, batch_max: Option<usize>) -> Option<Arc<Self>> {
+    fn new(directives: &PolicyConfigBlock, batch_max: Option<usize>) -> Option<Arc<Self>> {
         if directives.rules.is_none() && directives.answers.is_none() && batch_max.is_none() {
             return None;
         }
@@ -74,14 +76,14 @@ impl Policy {
             denied: Arc::new(error(NOT_FOUND)),
             limited: Arc::new(error(LIMITED)),
             too_long: Arc::new(error(TOO_LONG)),
-            misnamed: Arc::new(error(MISNAMED)),
+            misnamed: Arc::new(error(AMBIGUOUS_METHOD)),
         }))
     }
 
     /// Evaluates the rules for a method name without escapes.
-    pub fn judge(&self, method: &[u8]) -> Verdict<'_> {
+    pub fn evaluate(&self, method: &[u8]) -> RuleDecision<'_> {
         let rules = self.rules.as_ref();
-        rules.map_or(Verdict::Allowed, |rules| rules.judge(method))
+        rules.map_or(RuleDecision::Allowed, |rules| rules.evaluate(method))
     }
 
     /// The response limit of a method in bytes.
@@ -102,51 +104,51 @@ impl Policy {
     }
 
     /// Response to a call whose method name is ambiguous to nodes.
-    pub(crate) fn misnamed(&self) -> &Arc<Entry> {
+    pub(crate) fn ambiguous_method_error(&self) -> &Arc<CacheEntry> {
         &self.misnamed
     }
 
     /// Response to a denied call.
-    pub(crate) fn denied(&self) -> &Arc<Entry> {
+    pub(crate) fn method_denied_error(&self) -> &Arc<CacheEntry> {
         &self.denied
     }
 
     /// Response to a call above its concurrency limit.
-    pub(crate) fn limited(&self) -> &Arc<Entry> {
+    pub(crate) fn limit_exceeded_error(&self) -> &Arc<CacheEntry> {
         &self.limited
     }
 
     /// Response to a call whose own response is longer than its limit.
-    pub(crate) fn too_long(&self) -> &Arc<Entry> {
+    pub(crate) fn response_too_long_error(&self) -> &Arc<CacheEntry> {
         &self.too_long
     }
 }
 
 /// Creates an error response in the form of a cache entry.
-fn error(text: &[u8]) -> Entry {
+fn error(text: &[u8]) -> CacheEntry {
     let envelope = Envelope {
-        id: IdPlace::BeforeResult,
+        id: IdPosition::BeforeResult,
         before: Box::from(&b"{\"jsonrpc\":\"2.0\",\"id\":"[..]),
         between: Box::from(&b",\"error\":"[..]),
         after: Box::from(&b"}"[..]),
     };
-    let meta = Meta {
+    let meta = EntryMeta {
         status: 200,
         fields: vec![(b"Content-Type".to_vec(), JSON.to_vec())],
-        ..Meta::default()
+        ..EntryMeta::default()
     };
-    Entry::new(envelope, Payload::Raw(Bytes::from(text.to_vec())), meta)
+    CacheEntry::new(envelope, Payload::Raw(Bytes::from(text.to_vec())), meta)
 }
 
 /// Policy settings of one configuration block; `None` where they are not set.
 #[derive(Clone, Debug, Default)]
-pub(super) struct PolicyDirectives {
+pub(super) struct PolicyConfigBlock {
     rules: Option<Arc<Rules>>,
     answers: Option<Arc<Patterns<u64>>>,
     websocket: Option<bool>,
 }
 
-impl PolicyDirectives {
+impl PolicyConfigBlock {
     /// Sets `allow`, `deny` or `limit=N` for methods.
     pub(super) fn set_method(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         const VERBS: &str = "\"allow\", \"deny\" or \"limit=NUMBER\", and then methods";
@@ -155,11 +157,13 @@ impl PolicyDirectives {
             [verb, patterns @ ..] => (*verb, patterns),
         };
         let says = match verb {
-            b"allow" => Says::Allow,
-            b"deny" => Says::Deny,
+            b"allow" => RuleAction::Allow,
+            b"deny" => RuleAction::Deny,
             [b'l', b'i', b'm', b'i', b't', b'=', most @ ..] => {
-                let most = LIMITS.read(most).map_err(|error| error.of(verb))?;
-                Says::Limit(Limit::of(usize::try_from(most).unwrap_or(usize::MAX)))
+                let most = LIMITS.read(most).map_err(|error| error.with_word(verb))?;
+                RuleAction::Limit(ConcurrencyLimit::new(
+                    usize::try_from(most).unwrap_or(usize::MAX),
+                ))
             }
             _ => return Err(invalid(verb, VERBS)),
         };
@@ -190,8 +194,8 @@ impl PolicyDirectives {
 
     /// Sets the protocol of upgrades, or `off`.
     pub(super) fn set_upgrade(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
-        once(&mut self.websocket, || {
-            let value = one(values)?;
+        set_once(&mut self.websocket, || {
+            let value = single_value(values)?;
             match value {
                 b"off" => Ok(false),
                 b"websocket" => Ok(true),
@@ -200,29 +204,29 @@ impl PolicyDirectives {
         })
     }
 
-    /// Copies unset settings from the enclosing block, as [`super::Directives::inherit`] does.
+    /// Copies unset settings from the enclosing block, as [`super::ConfigBlock::inherit`] does.
     /// Rules are not inherited into a block that sets its own.
     pub(super) fn inherit(&mut self, outer: &Self) {
-        fill(&mut self.rules, &outer.rules);
-        fill(&mut self.answers, &outer.answers);
-        fill(&mut self.websocket, &outer.websocket);
+        inherit_unset(&mut self.rules, &outer.rules);
+        inherit_unset(&mut self.answers, &outer.answers);
+        inherit_unset(&mut self.websocket, &outer.websocket);
     }
 
-    /// Returns the policy, as [`super::Directives::resolve`] does. Batches with more than
+    /// Returns the policy, as [`super::ConfigBlock::resolve`] does. Batches with more than
     /// `batch_max` calls are denied.
     pub(super) fn resolve(&self, batch_max: Option<usize>) -> Option<Arc<Policy>> {
-        Policy::of(self, batch_max)
+        Policy::new(self, batch_max)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Verdict;
-    use crate::config::{Config, Directives};
+    use super::RuleDecision;
+    use crate::config::{ConfigBlock, RouteConfig};
     use crate::memory::Budget;
 
-    fn directives(lines: &[&str]) -> Directives {
-        let mut directives = Directives::default();
+    fn directives(lines: &[&str]) -> ConfigBlock {
+        let mut directives = ConfigBlock::default();
         for line in lines {
             let mut words = line.split(' ');
             let name = words.next().unwrap();
@@ -232,7 +236,7 @@ mod tests {
         directives
     }
 
-    fn config(lines: &[&str]) -> Config {
+    fn config(lines: &[&str]) -> RouteConfig {
         directives(lines).resolve(Budget::new())
     }
 
@@ -243,11 +247,16 @@ mod tests {
         assert!(config(&["method deny a_b"]).policy().is_none());
         for line in ["method deny a_b", "method allow *", "batch_max 5 deny"] {
             let config = config(&["enable on", line]);
-            assert!(config.policy().is_some() && config.reads(), "{line}");
+            assert!(
+                config.policy().is_some() && config.may_read_request_body(),
+                "{line}"
+            );
         }
         let config = config(&["enable on", "batch_max 5 deny"]);
         let policy = config.policy().unwrap();
-        assert!(matches!(policy.judge(b"a_b"), Verdict::Allowed) && policy.batch_max() == 5);
+        assert!(
+            matches!(policy.evaluate(b"a_b"), RuleDecision::Allowed) && policy.batch_max() == 5
+        );
         assert_eq!(config.cache.batch_max, 5);
     }
 
@@ -263,7 +272,7 @@ mod tests {
             inner.inherit(&outer);
             let config = inner.resolve(Budget::new());
             let policy = config.policy().unwrap();
-            let allows = |method: &[u8]| matches!(policy.judge(method), Verdict::Allowed);
+            let allows = |method: &[u8]| matches!(policy.evaluate(method), RuleDecision::Allowed);
             let allowed = (allows(b"a_x"), allows(b"b_x"));
             assert_eq!((allowed, policy.batch_max()), ((a, b), 5), "{lines:?}");
         }
@@ -307,7 +316,7 @@ mod tests {
             let mut words = line.split(' ');
             let name = words.next().unwrap();
             let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
-            let error = Directives::default().set(name, &values).unwrap_err();
+            let error = ConfigBlock::default().set(name, &values).unwrap_err();
             assert!(error.to_string().contains(message), "{line}: {error}");
         }
     }

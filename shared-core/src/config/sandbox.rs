@@ -1,11 +1,11 @@
 //! Configuration of a filter in a sandbox (proxy-wasm), which opens no files, has no threads and no
 //! shared memory, and reaches a store through its proxy: settings that exist besides
-//! [`super::Directives`], and settings that are not available.
+//! [`super::ConfigBlock`], and settings that are not available.
 
-use super::cache::LOOKUPS;
-use super::values::{invalid, once, one, DirectiveError, Range, Unit, GIB, KIB, MIB};
-use super::Config;
-use crate::times::lookup_timeout;
+use super::cache::LOOKUP_TIMEOUTS;
+use super::values::{invalid, set_once, single_value, DirectiveError, Range, Unit, GIB, KIB, MIB};
+use super::RouteConfig;
+use crate::time_constants::lookup_timeout;
 
 /// Default limit of bytes that a proxy's listener buffers of a body: Envoy's
 /// `per_connection_buffer_limit_bytes`.
@@ -23,25 +23,27 @@ const MAX_ENTRY: u64 = 31 * MIB;
 
 /// Settings of a filter in a sandbox.
 #[derive(Clone, Debug, Default)]
-pub struct Sandbox {
+pub struct SandboxConfig {
     owner: Option<String>,
     buffer_limit: Option<u64>,
     lookup_timeout: Option<u64>,
 }
 
-impl Sandbox {
+impl SandboxConfig {
     /// Sets a setting of the filter, or returns why it is not available. `None`: the setting is one
-    /// of [`super::Directives`].
+    /// of [`super::ConfigBlock`].
     pub fn set(&mut self, name: &str, values: &[&[u8]]) -> Option<Result<(), DirectiveError>> {
         let why = match name {
-            "cache_owner" => return Some(once(&mut self.owner, || cluster(one(values)?))),
+            "cache_owner" => {
+                return Some(set_once(&mut self.owner, || cluster(single_value(values)?)))
+            }
             "buffer_limit" => {
-                let read = || BUFFER_LIMITS.read(one(values)?);
-                return Some(once(&mut self.buffer_limit, read));
+                let read = || BUFFER_LIMITS.read(single_value(values)?);
+                return Some(set_once(&mut self.buffer_limit, read));
             }
             "cache_lookup_timeout" => {
-                let read = || LOOKUPS.read(one(values)?);
-                return Some(once(&mut self.lookup_timeout, read));
+                let read = || LOOKUP_TIMEOUTS.read(single_value(values)?);
+                return Some(set_once(&mut self.lookup_timeout, read));
             }
             "cache_path" => {
                 "a store is sszip-cached's, which \"cache_owner\": \"cluster:NAME\" leads to"
@@ -72,7 +74,7 @@ impl Sandbox {
     }
 
     /// Limits the settings of a route to those that are possible in the sandbox.
-    pub fn fit(&self, config: &mut Config) {
+    pub fn clamp_to_sandbox(&self, config: &mut RouteConfig) {
         let limit = self.buffer_limit();
         let most = |setting: &mut u64, limit: u64| *setting = (*setting).min(limit);
         most(&mut config.max_oneshot, limit);
@@ -98,18 +100,18 @@ fn cluster(value: &[u8]) -> Result<String, DirectiveError> {
 
 #[cfg(test)]
 mod tests {
-    use super::Sandbox;
+    use super::SandboxConfig;
     use crate::cache::process::Process;
-    use crate::config::Directives;
+    use crate::config::ConfigBlock;
 
-    fn set(sandbox: &mut Sandbox, name: &str, value: &str) -> Option<Result<(), String>> {
+    fn set(sandbox: &mut SandboxConfig, name: &str, value: &str) -> Option<Result<(), String>> {
         let set = sandbox.set(name, &[value.as_bytes()])?;
         Some(set.map_err(|error| error.to_string()))
     }
 
     #[test]
     fn sandbox_settings_are_set_once() {
-        let mut sandbox = Sandbox::default();
+        let mut sandbox = SandboxConfig::default();
         assert_eq!((sandbox.owner(), sandbox.buffer_limit()), (None, 1 << 20));
         assert_eq!(
             set(&mut sandbox, "cache_owner", "cluster:cached"),
@@ -175,16 +177,16 @@ mod tests {
                 "is not to be had in a sandbox: it asks nothing of its own of nodes",
             ),
         ] {
-            let set = set(&mut Sandbox::default(), name, value);
+            let set = set(&mut SandboxConfig::default(), name, value);
             assert_eq!(set, Some(Err(error.to_owned())), "{name}");
         }
     }
 
     #[test]
     fn body_limits_are_clamped_to_the_buffer_limit() {
-        let mut config = Directives::default().resolve(Process::default());
-        let mut sandbox = Sandbox::default();
-        sandbox.fit(&mut config);
+        let mut config = ConfigBlock::default().resolve(Process::default());
+        let mut sandbox = SandboxConfig::default();
+        sandbox.clamp_to_sandbox(&mut config);
         let lengths = [
             config.max_oneshot,
             config.ssz.max_size,
@@ -195,8 +197,8 @@ mod tests {
             "{lengths:?}"
         );
         assert_eq!(set(&mut sandbox, "buffer_limit", "64m"), Some(Ok(())));
-        let mut config = Directives::default().resolve(Process::default());
-        sandbox.fit(&mut config);
+        let mut config = ConfigBlock::default().resolve(Process::default());
+        sandbox.clamp_to_sandbox(&mut config);
         assert_eq!(
             (config.max_oneshot, config.ssz.max_size),
             (16 << 20, 64 << 20)

@@ -3,19 +3,23 @@
 
 use serde_json::{json, Map, Value};
 
-use super::cache::TIMES;
+use super::cache::LIFETIMES;
 use super::policy::{ANSWERS, LIMITS};
-use super::settings::Takes::{Answers, Credentials, Flag, Line, Lines, Methods, Of, OfOr};
-use super::settings::Takes::{OfThen, OneOrTwo, Rate, Rows, Text, Two, Types, Valid, Word, Words};
-use super::settings::{Default, Envoy, Setting, Takes, SETTINGS};
+use super::settings::ValueKind::{Answers, Credentials, Flag, Line, Lines, Methods, Of, OfOr};
+use super::settings::ValueKind::{
+    OfThen, OneOrTwo, Rate, Rows, Text, Two, Types, Valid, Word, Words,
+};
+use super::settings::{DefaultValue, EnvoyScope, Setting, ValueKind, SETTINGS};
 use super::values::{Range, Unit, GIB, KIB, MIB};
 use super::verify;
-use crate::cache::credentials::Means;
-use crate::jsonrpc::said::LAST_PARAMETER;
+use crate::cache::credentials::CredentialsPolicy;
+use crate::jsonrpc::method_spec::LAST_PARAMETER;
 
 /// Returns the schema of an object of settings.
 pub fn schema() -> Value {
-    let settings = SETTINGS.iter().filter(|setting| setting.envoy != Envoy::No);
+    let settings = SETTINGS
+        .iter()
+        .filter(|setting| setting.envoy != EnvoyScope::None);
     let settings = settings.map(|setting| {
         let mut schema = match setting.takes.schema() {
             Value::Object(schema) => schema,
@@ -41,17 +45,17 @@ impl Setting {
     fn description(&self) -> String {
         let about = self.about.trim_end_matches('.');
         match self.envoy {
-            Envoy::Filter => format!("{about}: of a filter only."),
-            Envoy::Route => format!("{about}: of a route."),
-            Envoy::FilterOrRoute | Envoy::On | Envoy::No => format!("{about}."),
+            EnvoyScope::Filter => format!("{about}: of a filter only."),
+            EnvoyScope::Route => format!("{about}: of a route."),
+            EnvoyScope::FilterOrRoute | EnvoyScope::On | EnvoyScope::None => format!("{about}."),
         }
     }
 
     fn default_in_json(&self) -> Option<Value> {
-        let Default::Said(texts) = self.default else {
+        let DefaultValue::Literal(texts) = self.default else {
             return None;
         };
-        let (takes, is_on) = (&self.takes, self.envoy == Envoy::On);
+        let (takes, is_on) = (&self.takes, self.envoy == EnvoyScope::On);
         let of = |text: &'static str| match takes {
             Flag => json!(is_on || text == "on"),
             _ => text
@@ -65,7 +69,7 @@ impl Setting {
     }
 }
 
-impl Takes {
+impl ValueKind {
     /// Returns the types of JSON Schema that the setting accepts.
     pub(super) fn kinds(&self) -> Vec<&'static str> {
         let schema = self.schema();
@@ -83,16 +87,16 @@ impl Takes {
     fn schema(&self) -> Value {
         match self {
             Flag => json!([{ "type": "boolean" }, text("[oO][nN]|[oO][fF][fF]")]),
-            Of(range) => range.one_of().into(),
+            Of(range) => range.value_schemas().into(),
             OfOr(range, word) => {
-                let mut all = range.one_of();
+                let mut all = range.value_schemas();
                 all.push(json!({ "const": word }));
                 all.into()
             }
             OfThen(range, word) => {
-                let mut all = range.one_of();
+                let mut all = range.value_schemas();
                 all.push(text(&format!(r"(?:{})\s+{word}", range.pattern())));
-                let number = json!({ "anyOf": range.one_of() });
+                let number = json!({ "anyOf": range.value_schemas() });
                 all.push(json!({
                     "type": "array",
                     "prefixItems": [number, { "const": word }],
@@ -102,7 +106,7 @@ impl Takes {
                 all.into()
             }
             OneOrTwo(first, second) => {
-                let mut all = first.one_of();
+                let mut all = first.value_schemas();
                 let (one, two) = (first.pattern(), second.pattern());
                 all.push(text(&format!(r"(?:{one})\s+(?:{two})")));
                 all.push(list([first, second], 1));
@@ -120,7 +124,7 @@ impl Takes {
                 json!({ "enum": off.chain(words(others)).collect::<Vec<_>>() })
             }
             Word(others) => json!({ "enum": others }),
-            Words(all) => of_words(&all().join("|")),
+            Words(all) => words_schema(&all().join("|")),
             Text => json!({ "type": "string", "pattern": r"^\S+$" }),
             Line => json!([text(r"\S.*"), line()]),
             Lines => {
@@ -130,15 +134,15 @@ impl Takes {
                     { "type": "array", "items": one, "minItems": 1 }
                 ])
             }
-            Types => of_words(&types()),
+            Types => words_schema(&types()),
             Valid => {
-                let (what, time) = (valid(), TIMES.pattern());
+                let (what, time) = (valid(), LIFETIMES.pattern());
                 let one = text(&format!(r"(?:{what})\s+(?:{time})"));
                 let many = json!({ "type": "array", "items": one, "minItems": 1 });
                 json!([one, many])
             }
             Credentials => {
-                let means = Means::NAMES.join("|");
+                let means = CredentialsPolicy::NAMES.join("|");
                 let one = text(&format!(r"(?:{means})(?:\s+(?:{TOKEN}))*"));
                 // a list of occurrences, or the words of one occurrence
                 let several = json!({ "pattern": r"\S\s+\S" });
@@ -146,18 +150,18 @@ impl Takes {
                 let name = json!({
                     "type": "string",
                     "pattern": format!("^{TOKEN}$"),
-                    "not": { "enum": Means::NAMES },
+                    "not": { "enum": CredentialsPolicy::NAMES },
                 });
                 let words = json!({
                     "type": "array",
-                    "prefixItems": [{ "enum": Means::NAMES }],
+                    "prefixItems": [{ "enum": CredentialsPolicy::NAMES }],
                     "items": name,
                     "minItems": 1,
                 });
                 json!([one, many, words])
             }
             Rows => {
-                let words = rows();
+                let words = method_rule_pattern();
                 let one = text(&format!(r"(?:{NAME})\s+(?:{words})"));
                 let several = json!({ "pattern": r"\S\s+\S" });
                 let many = json!({ "type": "array", "items": one, "contains": several });
@@ -222,7 +226,7 @@ const NAME: &str = r"[!#-)+\-./0-<>-\[\]-~]+";
 const METHOD: &str = r##"[!#-)+\-./0-\[\]-~]+\*?|\*"##;
 
 /// Schema of words with blanks between them, or of a list of words.
-fn of_words(word: &str) -> Value {
+fn words_schema(word: &str) -> Value {
     let all = text(&format!(r"(?:{word})(?:\s+(?:{word}))*"));
     json!([all, { "type": "array", "items": text(word), "minItems": 1 }])
 }
@@ -232,7 +236,7 @@ fn line() -> Value {
 }
 
 fn list(ranges: [&Range; 2], least: usize) -> Value {
-    let items = ranges.map(|range| json!({ "anyOf": range.one_of() }));
+    let items = ranges.map(|range| json!({ "anyOf": range.value_schemas() }));
     json!({ "type": "array", "prefixItems": items, "minItems": least, "maxItems": 2 })
 }
 
@@ -251,7 +255,7 @@ fn types() -> String {
 }
 
 /// Pattern of the dependencies of a method's responses.
-fn rows() -> String {
+fn method_rule_pattern() -> String {
     let parameter = format!(r"p\[(?:{})\]", digits(0, LAST_PARAMETER as u64));
     let member = r"\.[0-9A-Za-z_]+";
     let params = format!(r"block={parameter}(?:{member})?");
@@ -268,7 +272,7 @@ fn valid() -> String {
 
 impl Range {
     /// Alternatives of a value: a number, where no unit is required, and a text.
-    fn one_of(&self) -> Vec<Value> {
+    fn value_schemas(&self) -> Vec<Value> {
         let number = match self.unit {
             Unit::Number | Unit::Bytes => {
                 json!({ "type": "integer", "minimum": self.least, "maximum": self.most })
@@ -316,14 +320,14 @@ fn digits(least: u64, most: u64) -> String {
             end = end * 10 + 9;
         }
         let to = end.min(most);
-        all.push(of_one_length(&from.to_string(), &to.to_string()));
+        all.push(equal_length_pattern(&from.to_string(), &to.to_string()));
         from = to + 1;
     }
     all.join("|")
 }
 
 /// Regular expression of the numbers between two numbers of equal length.
-fn of_one_length(least: &str, most: &str) -> String {
+fn equal_length_pattern(least: &str, most: &str) -> String {
     let (Some(low), Some(high)) = (least.chars().next(), most.chars().next()) else {
         return String::new();
     };
@@ -335,7 +339,7 @@ fn of_one_length(least: &str, most: &str) -> String {
         rest => format!("[0-9]{{{rest}}}"),
     };
     if low == high {
-        return format!("{low}{}", grouped(of_one_length(lows, highs)));
+        return format!("{low}{}", grouped(equal_length_pattern(lows, highs)));
     }
     let (zeros, nines) = ("0".repeat(rest), "9".repeat(rest));
     let (mut all, mut low, mut high) = (Vec::new(), low as u8, high as u8);
@@ -343,7 +347,7 @@ fn of_one_length(least: &str, most: &str) -> String {
         all.push(format!(
             "{}{}",
             low as char,
-            grouped(of_one_length(lows, &nines))
+            grouped(equal_length_pattern(lows, &nines))
         ));
         low += 1;
     }
@@ -352,7 +356,7 @@ fn of_one_length(least: &str, most: &str) -> String {
         format!(
             "{}{}",
             (high + 1) as char,
-            grouped(of_one_length(&zeros, highs))
+            grouped(equal_length_pattern(&zeros, highs))
         )
     });
     if low <= high {

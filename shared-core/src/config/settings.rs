@@ -3,19 +3,19 @@
 //! checks.
 
 use super::cache::MEMORIES as CACHE_MEMORIES;
-use super::cache::{BATCHES, GETS, LOOKUPS, MAX_ENTRIES, MAX_REQUESTS, WAITS};
+use super::cache::{BATCHES, GETS, LOCK_TIMEOUTS, LOOKUP_TIMEOUTS, MAX_ENTRIES, MAX_REQUESTS};
 use super::policy::UPGRADES;
 use super::ssz::{CONCURRENCIES, HOLDS as SSZ_HOLDS, MAX_SIZES, PRESETS, REQUESTS, WITNESSES};
 use super::values::Range;
 use super::{BUFFERS, BUFFER_SIZES, COMP_LEVELS, HOLDS, HOLD_TIMES, MAX_ONESHOTS, MEMORIES};
 use super::{DECODINGS, ENCODINGS, MIN_LENGTHS, STREAM_LEVELS};
-use crate::cache::stale;
+use crate::cache::use_stale;
 
 use Context::{Anywhere, AnywhereAndIf, Http, Location};
-use Default::{Made, Nothing, Said};
-use Envoy::{Filter, FilterOrRoute, No, On, Route};
-use Takes::{Answers, Credentials, Flag, Line, Lines, Methods, Of, OfOr, OfThen, OneOrTwo};
-use Takes::{Rate, Rows, Text, Two, Types, Valid, Word, Words};
+use DefaultValue::{Derived, Literal, Nothing};
+use EnvoyScope::{Filter, FilterOrRoute, None, On, Route};
+use ValueKind::{Answers, Credentials, Flag, Line, Lines, Methods, Of, OfOr, OfThen, OneOrTwo};
+use ValueKind::{Rate, Rows, Text, Two, Types, Valid, Word, Words};
 
 /// A setting of any host.
 pub(super) struct Setting {
@@ -23,19 +23,19 @@ pub(super) struct Setting {
     pub name: &'static str,
     /// Short description.
     pub about: &'static str,
-    pub takes: Takes,
+    pub takes: ValueKind,
     /// Arguments in the syntax of nginx, one text per form. If empty, they are derived from
     /// `takes`.
     pub syntax: &'static [&'static str],
-    pub default: Default,
+    pub default: DefaultValue,
     pub context: Context,
-    pub envoy: Envoy,
+    pub envoy: EnvoyScope,
     /// The version that introduced the setting.
     pub since: &'static str,
 }
 
 /// The kind of a setting's value.
-pub(super) enum Takes {
+pub(super) enum ValueKind {
     Flag,
     Of(Range),
     /// A number, or the given word.
@@ -64,12 +64,12 @@ pub(super) enum Takes {
 }
 
 /// The default of a setting.
-pub(super) enum Default {
+pub(super) enum DefaultValue {
     Nothing,
     /// The default is equal to these values.
-    Said(&'static [&'static str]),
+    Literal(&'static [&'static str]),
     /// The default is derived from other settings, as this text describes.
-    Made(&'static str),
+    Derived(&'static str),
 }
 
 /// The contexts of nginx that allow the setting.
@@ -83,13 +83,13 @@ pub(super) enum Context {
 
 /// The scopes of Envoy that allow the setting.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Envoy {
+pub(super) enum EnvoyScope {
     FilterOrRoute,
     /// A switch whose default is on in Envoy.
     On,
     Filter,
     Route,
-    No,
+    None,
 }
 
 const ANYWHERE: Setting = Setting {
@@ -109,7 +109,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "enable",
         about: "The switch of everything else.",
         takes: Flag,
-        default: Said(&["off"]),
+        default: Literal(&["off"]),
         context: AnywhereAndIf,
         envoy: On,
         ..ANYWHERE
@@ -119,70 +119,70 @@ pub(super) const SETTINGS: &[Setting] = &[
         about: "The media types to compress.",
         takes: Types,
         syntax: &["TYPE ..."],
-        default: Said(&["application/json +json application/javascript text/*"]),
+        default: Literal(&["application/json +json application/javascript text/*"]),
         ..ANYWHERE
     },
     Setting {
         name: "min_length",
         about: "Shorter answers go out as they are.",
         takes: Of(MIN_LENGTHS),
-        default: Said(&["1k"]),
+        default: Literal(&["1k"]),
         ..ANYWHERE
     },
     Setting {
         name: "comp_level",
         about: "libdeflate's level.",
         takes: Of(COMP_LEVELS),
-        default: Said(&["1"]),
+        default: Literal(&["1"]),
         ..ANYWHERE
     },
     Setting {
         name: "max_oneshot",
         about: "Longer answers are compressed as they come.",
         takes: Of(MAX_ONESHOTS),
-        default: Said(&["16m"]),
+        default: Literal(&["16m"]),
         ..ANYWHERE
     },
     Setting {
         name: "hold",
         about: "How much of an answer without a length is held, and how long.",
         takes: OneOrTwo(HOLDS, HOLD_TIMES),
-        default: Said(&["64k 5ms"]),
+        default: Literal(&["64k 5ms"]),
         ..ANYWHERE
     },
     Setting {
         name: "stream_level",
         about: "How hard streams are compressed.",
         takes: Of(STREAM_LEVELS),
-        default: Said(&["1"]),
+        default: Literal(&["1"]),
         ..ANYWHERE
     },
     Setting {
         name: "buffers",
         about: "The output buffers of a stream, where the host has none.",
         takes: Two(BUFFERS, BUFFER_SIZES),
-        default: Said(&["2 6k"]),
+        default: Literal(&["2 6k"]),
         ..ANYWHERE
     },
     Setting {
         name: "memory",
         about: "What the process may hold in bodies.",
         takes: Of(MEMORIES),
-        default: Said(&["256m"]),
+        default: Literal(&["256m"]),
         ..ANYWHERE
     },
     Setting {
         name: "upstream_encoding",
         about: "What the node is asked for.",
         takes: Word(ENCODINGS),
-        default: Said(&["identity"]),
+        default: Literal(&["identity"]),
         ..ANYWHERE
     },
     Setting {
         name: "request_decoding",
         about: "What is done with requests that are compressed.",
         takes: Word(DECODINGS),
-        default: Said(&["auto"]),
+        default: Literal(&["auto"]),
         ..ANYWHERE
     },
     Setting {
@@ -190,71 +190,71 @@ pub(super) const SETTINGS: &[Setting] = &[
         about: "The threads for large answers.",
         takes: Text,
         syntax: &["NAME | off"],
-        default: Said(&["default"]),
-        envoy: No,
+        default: Literal(&["default"]),
+        envoy: None,
         ..ANYWHERE
     },
     Setting {
         name: "ssz",
         about: "SSZ from a node that has JSON only, and the other way round.",
         takes: Flag,
-        default: Said(&["off"]),
+        default: Literal(&["off"]),
         ..ANYWHERE
     },
     Setting {
         name: "ssz_preset",
         about: "The preset of the chain.",
         takes: Word(PRESETS),
-        default: Said(&["auto"]),
+        default: Literal(&["auto"]),
         ..ANYWHERE
     },
     Setting {
         name: "ssz_max_size",
         about: "Longer SSZ is not made, nor read.",
         takes: Of(MAX_SIZES),
-        default: Said(&["512m"]),
+        default: Literal(&["512m"]),
         ..ANYWHERE
     },
     Setting {
         name: "ssz_hold",
         about: "How much of the node's JSON is kept beside what is made of it.",
         takes: Of(SSZ_HOLDS),
-        default: Said(&["4m"]),
+        default: Literal(&["4m"]),
         ..ANYWHERE
     },
     Setting {
         name: "ssz_concurrency",
         about: "How many long answers are made another format of at a time.",
         takes: OfOr(CONCURRENCIES, "off"),
-        default: Said(&["8"]),
+        default: Literal(&["8"]),
         ..ANYWHERE
     },
     Setting {
         name: "ssz_request",
         about: "What becomes of SSZ that clients send.",
         takes: Word(REQUESTS),
-        default: Said(&["auto"]),
+        default: Literal(&["auto"]),
         ..ANYWHERE
     },
     Setting {
         name: "ssz_witness",
         about: "Where the node gives the witness of a payload.",
         takes: Word(WITNESSES),
-        default: Said(&["off"]),
+        default: Literal(&["off"]),
         ..ANYWHERE
     },
     Setting {
         name: "cache",
         about: "Whether answers are kept, and given again.",
         takes: Flag,
-        default: Said(&["off"]),
+        default: Literal(&["off"]),
         ..ANYWHERE
     },
     Setting {
         name: "cache_get",
         about: "Which GET requests are cached: those of the Beacon API, or all that RFC 9111 allows.",
         takes: Word(GETS),
-        default: Said(&["beacon"]),
+        default: Literal(&["beacon"]),
         ..ANYWHERE
     },
     Setting {
@@ -262,7 +262,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         about: "The name of the chain: what is stored is shared by all that have it.",
         takes: Text,
         syntax: &["TEXT"],
-        default: Made("made of where the request goes, see below"),
+        default: Derived("made of where the request goes, see below"),
         ..ANYWHERE
     },
     Setting {
@@ -270,7 +270,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         about: "For how long answers of a class, or of a method, are kept.",
         takes: Valid,
         syntax: &["CLASS | METHOD TIME"],
-        default: Said(&["immutable 1h", "unfinalized 2s", "tip 1s", "nothing 500ms", "config 1m"]),
+        default: Literal(&["immutable 1h", "unfinalized 2s", "tip 1s", "nothing 500ms", "config 1m"]),
         ..ANYWHERE
     },
     Setting {
@@ -284,7 +284,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "cache_memory",
         about: "What stored answers may take in memory.",
         takes: Of(CACHE_MEMORIES),
-        default: Said(&["128m"]),
+        default: Literal(&["128m"]),
         context: Http,
         ..ANYWHERE
     },
@@ -292,21 +292,21 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "cache_max_entry",
         about: "Longer answers are not stored.",
         takes: Of(MAX_ENTRIES),
-        default: Said(&["16m"]),
+        default: Literal(&["16m"]),
         ..ANYWHERE
     },
     Setting {
         name: "cache_max_request",
         about: "Longer requests are not looked up.",
         takes: Of(MAX_REQUESTS),
-        default: Said(&["64k"]),
+        default: Literal(&["64k"]),
         ..ANYWHERE
     },
     Setting {
         name: "batch_max",
         about: "Longer batches are not looked up, or denied.",
         takes: OfThen(BATCHES, "deny"),
-        default: Said(&["100"]),
+        default: Literal(&["100"]),
         ..ANYWHERE
     },
     Setting {
@@ -314,7 +314,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         about: "What fields that say who asks mean to the cache.",
         takes: Credentials,
         syntax: &["bypass | ignore | key [FIELD ...]"],
-        default: Said(&["bypass"]),
+        default: Literal(&["bypass"]),
         ..ANYWHERE
     },
     Setting {
@@ -322,7 +322,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         about: "When the node is asked though there is a stored answer.",
         takes: Text,
         syntax: &["TEXT ..."],
-        envoy: No,
+        envoy: None,
         ..ANYWHERE
     },
     Setting {
@@ -330,22 +330,22 @@ pub(super) const SETTINGS: &[Setting] = &[
         about: "When an answer is not stored.",
         takes: Text,
         syntax: &["TEXT ..."],
-        envoy: No,
+        envoy: None,
         ..ANYWHERE
     },
     Setting {
         name: "cache_use_stale",
         about: "When an answer that has expired may be sent.",
-        takes: Words(stale::words),
+        takes: Words(use_stale::words),
         syntax: &["off | error | timeout | invalid_header | updating |\nhttp_500 | http_502 | http_503 | http_504 |\nhttp_403 | http_404 | http_429 ..."],
-        default: Said(&["off"]),
+        default: Literal(&["off"]),
         ..ANYWHERE
     },
     Setting {
         name: "cache_background_update",
         about: "Whether who would fetch a new one gets the one that has expired, too.",
         takes: Flag,
-        default: Said(&["off"]),
+        default: Literal(&["off"]),
         ..ANYWHERE
     },
     Setting {
@@ -353,21 +353,21 @@ pub(super) const SETTINGS: &[Setting] = &[
         about: "Of how many hits the node is asked again, and whether what is wrong is purged.",
         takes: Rate,
         syntax: &["off | RATE% [purge]"],
-        default: Said(&["off"]),
+        default: Literal(&["off"]),
         ..ANYWHERE
     },
     Setting {
         name: "cache_lock",
         about: "Whether one request at a time asks for the same thing.",
         takes: Flag,
-        default: Said(&["on"]),
+        default: Literal(&["on"]),
         ..ANYWHERE
     },
     Setting {
         name: "cache_lock_timeout",
         about: "For how long the others wait.",
-        takes: Of(WAITS),
-        default: Said(&["5s"]),
+        takes: Of(LOCK_TIMEOUTS),
+        default: Literal(&["5s"]),
         ..ANYWHERE
     },
     Setting {
@@ -391,8 +391,8 @@ pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "cache_lookup_timeout",
         about: "For how long a look-up in the store is waited for.",
-        takes: Of(LOOKUPS),
-        default: Said(&["20ms"]),
+        takes: Of(LOOKUP_TIMEOUTS),
+        default: Literal(&["20ms"]),
         context: Http,
         envoy: Filter,
         ..ANYWHERE
@@ -408,7 +408,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "cache_purge",
         about: "Requests purge what their query says.",
         takes: Flag,
-        default: Said(&["off"]),
+        default: Literal(&["off"]),
         context: Location,
         envoy: Route,
         ..ANYWHERE
@@ -417,7 +417,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "status",
         about: "Requests ask how it all goes: a page, JSON, or metrics.",
         takes: Flag,
-        default: Said(&["off"]),
+        default: Literal(&["off"]),
         context: Location,
         envoy: Route,
         ..ANYWHERE
@@ -440,7 +440,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "upgrade",
         about: "Where calls are judged, the protocol that connections may switch to.",
         takes: Word(UPGRADES),
-        default: Said(&["off"]),
+        default: Literal(&["off"]),
         ..ANYWHERE
     },
 ];

@@ -1,8 +1,10 @@
 //! Settings of transcoding between JSON and SSZ.
 
-use super::learnt::Learnt;
-use super::refused::Refused;
-use super::values::{fill, flag, invalid, once, one, DirectiveError, Range, Unit};
+use super::node_capabilities::NodeCapabilities;
+use super::rejected_media_types::RejectedMediaTypes;
+use super::values::{
+    flag, inherit_unset, invalid, set_once, single_value, DirectiveError, Range, Unit,
+};
 use super::values::{GIB, MIB};
 use crate::ssz::Preset;
 
@@ -21,19 +23,19 @@ pub struct SszConfig {
     /// Maximum number of long responses that the process converts at the same time.
     pub concurrency: usize,
     /// Treatment of request bodies in SSZ.
-    pub request: SszRequest,
+    pub request: SszRequestMode,
     /// Routes for which the node has refused SSZ.
-    pub refused: Refused,
+    pub refused: RejectedMediaTypes,
     /// The protocol over which the node returns witnesses.
-    pub witness: SszWitness,
+    pub witness: WitnessSource,
     /// Detected capabilities of the node.
-    pub learnt: Learnt,
+    pub learnt: NodeCapabilities,
 }
 
 /// The protocol over which a node returns the witness of a submitted payload. Requests over the
 /// other protocol are converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SszWitness {
+pub enum WitnessSource {
     /// Not configured: requests are forwarded unchanged.
     Off,
     /// JSON-RPC, not REST.
@@ -44,7 +46,7 @@ pub enum SszWitness {
 
 /// Treatment of request bodies in SSZ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SszRequest {
+pub enum SszRequestMode {
     /// Bodies are forwarded unchanged.
     Off,
     /// Bodies are forwarded unchanged until the node refuses one.
@@ -55,14 +57,14 @@ pub enum SszRequest {
 
 /// Transcoding settings of one configuration block; `None` where they are not set.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SszDirectives {
+pub(super) struct SszConfigBlock {
     enable: Option<bool>,
     preset: Option<Option<Preset>>,
     max_size: Option<u64>,
     hold: Option<u64>,
     concurrency: Option<usize>,
-    request: Option<SszRequest>,
-    witness: Option<SszWitness>,
+    request: Option<SszRequestMode>,
+    witness: Option<WitnessSource>,
 }
 
 /// Offsets of SSZ have 32 bits.
@@ -83,29 +85,33 @@ pub(super) const CONCURRENCIES: Range = Range {
     unit: Unit::Number,
 };
 
-impl SszDirectives {
-    /// Sets `ssz` or a directive whose name starts with `ssz_`, as [`super::Directives::set`] does.
+impl SszConfigBlock {
+    /// Sets `ssz` or a directive whose name starts with `ssz_`, as [`super::ConfigBlock::set`] does.
     pub(super) fn set(&mut self, name: &str, values: &[&[u8]]) -> Result<(), DirectiveError> {
         match name {
-            "ssz" => once(&mut self.enable, || flag(one(values)?)),
-            "ssz_preset" => once(&mut self.preset, || preset(one(values)?)),
-            "ssz_max_size" => once(&mut self.max_size, || MAX_SIZES.read(one(values)?)),
-            "ssz_request" => once(&mut self.request, || request(one(values)?)),
-            "ssz_witness" => once(&mut self.witness, || witness(one(values)?)),
-            "ssz_hold" => once(&mut self.hold, || HOLDS.read(one(values)?)),
-            "ssz_concurrency" => once(&mut self.concurrency, || concurrency(one(values)?)),
+            "ssz" => set_once(&mut self.enable, || flag(single_value(values)?)),
+            "ssz_preset" => set_once(&mut self.preset, || preset(single_value(values)?)),
+            "ssz_max_size" => {
+                set_once(&mut self.max_size, || MAX_SIZES.read(single_value(values)?))
+            }
+            "ssz_request" => set_once(&mut self.request, || request(single_value(values)?)),
+            "ssz_witness" => set_once(&mut self.witness, || witness(single_value(values)?)),
+            "ssz_hold" => set_once(&mut self.hold, || HOLDS.read(single_value(values)?)),
+            "ssz_concurrency" => {
+                set_once(&mut self.concurrency, || concurrency(single_value(values)?))
+            }
             _ => Err(DirectiveError::Unknown),
         }
     }
 
     pub(super) fn inherit(&mut self, outer: &Self) {
-        fill(&mut self.enable, &outer.enable);
-        fill(&mut self.preset, &outer.preset);
-        fill(&mut self.max_size, &outer.max_size);
-        fill(&mut self.hold, &outer.hold);
-        fill(&mut self.concurrency, &outer.concurrency);
-        fill(&mut self.request, &outer.request);
-        fill(&mut self.witness, &outer.witness);
+        inherit_unset(&mut self.enable, &outer.enable);
+        inherit_unset(&mut self.preset, &outer.preset);
+        inherit_unset(&mut self.max_size, &outer.max_size);
+        inherit_unset(&mut self.hold, &outer.hold);
+        inherit_unset(&mut self.concurrency, &outer.concurrency);
+        inherit_unset(&mut self.request, &outer.request);
+        inherit_unset(&mut self.witness, &outer.witness);
     }
 
     pub(super) fn resolve(&self) -> SszConfig {
@@ -115,10 +121,10 @@ impl SszDirectives {
             max_size: self.max_size.unwrap_or(512 * MIB),
             hold: self.hold.unwrap_or(4 * MIB),
             concurrency: self.concurrency.unwrap_or(8),
-            request: self.request.unwrap_or(SszRequest::Auto),
-            refused: Refused::default(),
-            witness: self.witness.unwrap_or(SszWitness::Off),
-            learnt: Learnt::default(),
+            request: self.request.unwrap_or(SszRequestMode::Auto),
+            refused: RejectedMediaTypes::default(),
+            witness: self.witness.unwrap_or(WitnessSource::Off),
+            learnt: NodeCapabilities::default(),
         }
     }
 }
@@ -137,20 +143,20 @@ fn concurrency(value: &[u8]) -> Result<usize, DirectiveError> {
         .ok_or_else(|| invalid(value, format!("{CONCURRENCIES} or \"off\"")))
 }
 
-fn request(value: &[u8]) -> Result<SszRequest, DirectiveError> {
+fn request(value: &[u8]) -> Result<SszRequestMode, DirectiveError> {
     match value {
-        b"off" => Ok(SszRequest::Off),
-        b"auto" => Ok(SszRequest::Auto),
-        b"always" => Ok(SszRequest::Always),
+        b"off" => Ok(SszRequestMode::Off),
+        b"auto" => Ok(SszRequestMode::Auto),
+        b"always" => Ok(SszRequestMode::Always),
         _ => Err(invalid(value, "\"off\", \"auto\" or \"always\"")),
     }
 }
 
-fn witness(value: &[u8]) -> Result<SszWitness, DirectiveError> {
+fn witness(value: &[u8]) -> Result<WitnessSource, DirectiveError> {
     match value {
-        b"off" => Ok(SszWitness::Off),
-        b"rpc" => Ok(SszWitness::Rpc),
-        b"rest" => Ok(SszWitness::Rest),
+        b"off" => Ok(WitnessSource::Off),
+        b"rpc" => Ok(WitnessSource::Rpc),
+        b"rest" => Ok(WitnessSource::Rest),
         _ => Err(invalid(value, "\"off\", \"rpc\" or \"rest\"")),
     }
 }

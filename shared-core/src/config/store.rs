@@ -1,7 +1,7 @@
 //! Settings of a store on disk that a process of the host owns.
 
-use super::endpoint::LONGEST_SOCKET;
-use super::values::{flag, invalid, long_time, once, DirectiveError, Range, Unit, MIB};
+use super::endpoint::MAX_SOCKET_PATH;
+use super::values::{flag, invalid, parse_nginx_time, set_once, DirectiveError, Range, Unit, MIB};
 
 /// Name of the owner's socket in the store's folder.
 pub const SOCKET: &str = "owner.sock";
@@ -10,7 +10,7 @@ pub const DATA: &str = "store";
 
 /// Settings of a store; `None` where the owner's default applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Store {
+pub struct StoreSettings {
     /// The store's own folder, an absolute path without a slash at its end.
     pub folder: String,
     /// Maximum size on disk in bytes.
@@ -37,7 +37,7 @@ const MEMORIES: Range = Range {
 const PARAMETERS: &str =
     "a path, and \"max_size=SIZE\", \"memory=SIZE\", \"inactive=TIME\" or \"recompress=on|off\"";
 
-impl Store {
+impl StoreSettings {
     /// Parses `PATH [max_size=SIZE] [memory=SIZE] [inactive=TIME] [recompress=on|off]`. A relative
     /// path is resolved against `base`.
     ///
@@ -47,7 +47,7 @@ impl Store {
         let Some((path, words)) = words.split_first() else {
             return Err(invalid(b"", PARAMETERS));
         };
-        let mut store = Store {
+        let mut store = StoreSettings {
             folder: folder(path, base)?,
             ..Self::default()
         };
@@ -57,13 +57,13 @@ impl Store {
                 None => return Err(invalid(word, PARAMETERS)),
             };
             match name {
-                b"max_size" => once(&mut store.max_size, || MAX_SIZES.read(value)),
-                b"memory" => once(&mut store.memory, || MEMORIES.read(value)),
-                b"inactive" => once(&mut store.inactive, || long_time(value)),
-                b"recompress" => once(&mut store.recompress, || flag(value)),
+                b"max_size" => set_once(&mut store.max_size, || MAX_SIZES.read(value)),
+                b"memory" => set_once(&mut store.memory, || MEMORIES.read(value)),
+                b"inactive" => set_once(&mut store.inactive, || parse_nginx_time(value)),
+                b"recompress" => set_once(&mut store.recompress, || flag(value)),
                 _ => return Err(invalid(word, PARAMETERS)),
             }
-            .map_err(|error| error.of(word).of_parameter(name))?;
+            .map_err(|error| error.with_word(word).for_parameter(name))?;
         }
         Ok(store)
     }
@@ -86,7 +86,7 @@ fn folder(path: &[u8], base: &str) -> Result<String, DirectiveError> {
         folder if folder.starts_with('/') => folder.to_owned(),
         folder => format!("{base}{folder}"),
     };
-    let longest = LONGEST_SOCKET - "/".len() - SOCKET.len();
+    let longest = MAX_SOCKET_PATH - "/".len() - SOCKET.len();
     if folder.len() > longest {
         let allowed = format!("a path of at most {longest} bytes: its socket's would be too long");
         return Err(invalid(folder.as_bytes(), allowed));
@@ -96,25 +96,25 @@ fn folder(path: &[u8], base: &str) -> Result<String, DirectiveError> {
 
 #[cfg(test)]
 mod tests {
-    use super::Store;
+    use super::StoreSettings;
 
-    fn parse(line: &str) -> Result<Store, String> {
+    fn parse(line: &str) -> Result<StoreSettings, String> {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
-        Store::parse(&words, "/base/").map_err(|error| error.to_string())
+        StoreSettings::parse(&words, "/base/").map_err(|error| error.to_string())
     }
 
     #[test]
     fn path_and_parameters_of_a_store_are_parsed() {
         let folder = "/var/sszip".to_owned();
-        let bare = Store {
+        let bare = StoreSettings {
             folder,
-            ..Store::default()
+            ..StoreSettings::default()
         };
         assert_eq!(parse("/var/sszip"), Ok(bare.clone()));
         assert_eq!(parse("/var/sszip//"), Ok(bare.clone()));
         assert_eq!(parse("var").unwrap().folder, "/base/var");
         let all = parse("/var/sszip max_size=1g memory=1m inactive=1d12h recompress=off");
-        let expected = Store {
+        let expected = StoreSettings {
             max_size: Some(1 << 30),
             memory: Some(1 << 20),
             inactive: Some(36 * 3_600_000),

@@ -5,8 +5,9 @@
 pub(super) fn nearest<'a>(given: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let given = given.to_ascii_lowercase();
     let near = words.filter_map(|word| {
-        let edits = Edits::new(given.as_bytes(), word.to_ascii_lowercase().as_bytes()).whole();
-        (edits <= most_edits(given.len())).then_some((edits, word))
+        let edits =
+            EditDistance::new(given.as_bytes(), word.to_ascii_lowercase().as_bytes()).to_word();
+        (edits <= max_edits(given.len())).then_some((edits, word))
     });
     // `min_by_key` keeps the first of equals
     near.min_by_key(|(edits, _)| *edits).map(|(_, word)| word)
@@ -14,24 +15,24 @@ pub(super) fn nearest<'a>(given: &str, words: impl Iterator<Item = &'a str>) -> 
 
 /// Returns the prefix of one of `words` that is nearest to a misspelt prefix. A prefix that ends
 /// with an underscore is preferred, because it is a namespace.
-pub(super) fn nearest_beginning<'a>(
+pub(super) fn nearest_prefix<'a>(
     given: &str,
     words: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {
     let given = given.to_ascii_lowercase();
     let near = words.filter_map(|word| {
         let lower = word.to_ascii_lowercase();
-        let (edits, end) = Edits::new(given.as_bytes(), lower.as_bytes()).beginning();
+        let (edits, end) = EditDistance::new(given.as_bytes(), lower.as_bytes()).to_prefix();
         let beginning = word.get(..end)?;
         let key = (edits, !beginning.ends_with('_'), end.abs_diff(given.len()));
-        (edits <= most_edits(given.len())).then_some((key, beginning))
+        (edits <= max_edits(given.len())).then_some((key, beginning))
     });
     let near = near.filter(|(_, beginning)| !beginning.is_empty());
     near.min_by_key(|(key, _)| *key).map(|(_, word)| word)
 }
 
 /// Maximum number of edits between a misspelt word of this length and its correction.
-fn most_edits(length: usize) -> usize {
+fn max_edits(length: usize) -> usize {
     // the shortest words are near to too many others
     if length < 4 {
         0
@@ -42,9 +43,9 @@ fn most_edits(length: usize) -> usize {
 
 /// Number of edits (insertions, deletions, replacements, and swaps of neighbours) between one word
 /// and each prefix of another.
-struct Edits(Vec<usize>);
+struct EditDistance(Vec<usize>);
 
-impl Edits {
+impl EditDistance {
     fn new(given: &[u8], word: &[u8]) -> Self {
         let mut rows = [
             Vec::new(),
@@ -74,12 +75,12 @@ impl Edits {
     }
 
     /// Number of edits to the whole word.
-    fn whole(&self) -> usize {
+    fn to_word(&self) -> usize {
         self.0.last().copied().unwrap_or(0)
     }
 
     /// Returns the least number of edits, and the length of the longest prefix that has it.
-    fn beginning(&self) -> (usize, usize) {
+    fn to_prefix(&self) -> (usize, usize) {
         let ends = self.0.iter().enumerate();
         let least = ends.min_by_key(|(end, edits)| (**edits, usize::MAX - end));
         least.map_or((0, 0), |(end, edits)| (*edits, end))
@@ -88,7 +89,7 @@ impl Edits {
 
 #[cfg(test)]
 mod tests {
-    use super::{nearest, nearest_beginning, Edits};
+    use super::{nearest, nearest_prefix, EditDistance};
 
     #[test]
     fn edits_count_insertions_deletions_replacements_and_swaps() {
@@ -103,7 +104,7 @@ mod tests {
             ("abcd", "badc", 2),
             ("kitten", "sitting", 3),
         ] {
-            let counted = Edits::new(given.as_bytes(), word.as_bytes()).whole();
+            let counted = EditDistance::new(given.as_bytes(), word.as_bytes()).to_word();
             assert_eq!(counted, edits, "{given} {word}");
         }
     }
@@ -136,7 +137,7 @@ mod tests {
             ("foo_", None),
         ] {
             assert_eq!(
-                nearest_beginning(given, words.into_iter()),
+                nearest_prefix(given, words.into_iter()),
                 expected,
                 "{given}"
             );

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 /// A named group of servers (in nginx: `upstream`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Block {
+struct UpstreamGroup {
     name: Vec<u8>,
     servers: Vec<Vec<u8>>,
 }
@@ -15,8 +15,8 @@ struct Block {
 /// are known.
 #[derive(Clone, Debug, Default)]
 pub struct Upstreams {
-    found: Vec<Block>,
-    all: Arc<OnceLock<Vec<Block>>>,
+    found: Vec<UpstreamGroup>,
+    all: Arc<OnceLock<Vec<UpstreamGroup>>>,
 }
 
 impl Upstreams {
@@ -24,7 +24,7 @@ impl Upstreams {
     pub fn add<'a>(&mut self, name: &[u8], servers: impl Iterator<Item = &'a [u8]>) {
         let servers = servers.map(<[u8]>::to_vec).collect();
         let name = name.to_vec();
-        self.found.push(Block { name, servers });
+        self.found.push(UpstreamGroup { name, servers });
     }
 
     /// Marks the list of groups as complete.
@@ -75,10 +75,10 @@ impl Destination {
     /// on it.
     pub fn text(&self, url: Option<&[u8]>) -> Cow<'_, [u8]> {
         match url {
-            Some(url) => self.of(url).into(),
+            Some(url) => self.text_for_url(url).into(),
             None => {
                 let constant = || match &self.url {
-                    Some(url) => self.of(url),
+                    Some(url) => self.text_for_url(url),
                     None => self.place.clone(),
                 };
                 self.text.get_or_init(constant).into()
@@ -87,19 +87,19 @@ impl Destination {
     }
 
     /// A line feed ends each part, because no name in a configuration contains one.
-    fn of(&self, url: &[u8]) -> Vec<u8> {
+    fn text_for_url(&self, url: &[u8]) -> Vec<u8> {
         let servers = self.upstreams.servers(url).iter().map(Vec::as_slice);
-        text_of([&self.place[..], url].into_iter().chain(servers))
+        join_lines([&self.place[..], url].into_iter().chain(servers))
     }
 }
 
 /// Returns the destination for a host with named routes and named clusters of nodes. The name of
 /// the route represents its changes to requests, which are not known.
-pub fn place_of(route: &[u8], nodes: &[u8]) -> Vec<u8> {
-    text_of([route, nodes].into_iter())
+pub fn route_destination(route: &[u8], nodes: &[u8]) -> Vec<u8> {
+    join_lines([route, nodes].into_iter())
 }
 
-fn text_of<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+fn join_lines<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     parts
         .flat_map(|part| [part, b"\n"])
         .flatten()

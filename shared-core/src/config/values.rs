@@ -8,7 +8,7 @@ pub(super) const GIB: u64 = 1 << 30;
 
 /// Position of a directive in the configuration, for messages.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Source<'a> {
+pub struct DirectiveLocation<'a> {
     /// File and line.
     pub at: &'a str,
 }
@@ -87,7 +87,7 @@ impl std::error::Error for DirectiveError {}
 
 impl DirectiveError {
     /// Replaces the rejected value with the whole word that contains it.
-    pub(super) fn of(self, word: &[u8]) -> Self {
+    pub(super) fn with_word(self, word: &[u8]) -> Self {
         match self {
             DirectiveError::Value { allowed, .. } => invalid(word, allowed),
             other => other,
@@ -95,7 +95,7 @@ impl DirectiveError {
     }
 
     /// Converts a duplicate to the error of the named parameter.
-    pub(super) fn of_parameter(self, name: &[u8]) -> Self {
+    pub(super) fn for_parameter(self, name: &[u8]) -> Self {
         match self {
             DirectiveError::Duplicate => DirectiveError::Twice {
                 parameter: String::from_utf8_lossy(name).into_owned(),
@@ -112,7 +112,7 @@ pub(super) fn invalid(given: &[u8], allowed: impl Into<String>) -> DirectiveErro
     }
 }
 
-pub(super) fn once<T>(
+pub(super) fn set_once<T>(
     slot: &mut Option<T>,
     read: impl FnOnce() -> Result<T, DirectiveError>,
 ) -> Result<(), DirectiveError> {
@@ -124,13 +124,13 @@ pub(super) fn once<T>(
 }
 
 /// Copies a setting from the enclosing block if it is unset.
-pub(super) fn fill<T: Clone>(inner: &mut Option<T>, outer: &Option<T>) {
+pub(super) fn inherit_unset<T: Clone>(inner: &mut Option<T>, outer: &Option<T>) {
     if inner.is_none() {
         inner.clone_from(outer);
     }
 }
 
-pub(super) fn one<'a>(values: &[&'a [u8]]) -> Result<&'a [u8], DirectiveError> {
+pub(super) fn single_value<'a>(values: &[&'a [u8]]) -> Result<&'a [u8], DirectiveError> {
     match values {
         [value] => Ok(value),
         _ => Err(DirectiveError::OneValue),
@@ -149,7 +149,7 @@ pub(super) fn flag(value: &[u8]) -> Result<bool, DirectiveError> {
 
 /// Returns the milliseconds of a time in nginx's notation: `1d12h`, `30m`, or seconds without a
 /// unit.
-pub(super) fn long_time(value: &[u8]) -> Result<u64, DirectiveError> {
+pub(super) fn parse_nginx_time(value: &[u8]) -> Result<u64, DirectiveError> {
     const UNITS: [(&str, u64); 8] = [
         ("y", 365 * 86_400_000),
         ("M", 30 * 86_400_000),
@@ -178,7 +178,7 @@ pub(super) fn long_time(value: &[u8]) -> Result<u64, DirectiveError> {
         (1..=i64::MAX as u64).contains(&sum).then_some(sum)
     };
     read().ok_or_else(|| {
-        let meant = meant_time(value).filter(|time| *time > 0);
+        let meant = parse_common_time(value).filter(|time| *time > 0);
         let meant = meant.map(|time| Duration(time).to_string());
         invalid(value, add_suggestion("a time of at least 1ms", meant))
     })
@@ -237,9 +237,9 @@ impl Range {
     fn suggest(self, value: &[u8]) -> Option<String> {
         let word = match self.unit {
             Unit::Number => return None,
-            Unit::Bytes => Size(meant_size(value)?).to_string(),
-            Unit::Time => Duration(meant_time(value)?).to_string(),
-            Unit::Milliseconds => match meant_time(value)? {
+            Unit::Bytes => Size(parse_common_size(value)?).to_string(),
+            Unit::Time => Duration(parse_common_time(value)?).to_string(),
+            Unit::Milliseconds => match parse_common_time(value)? {
                 time if time.is_multiple_of(1000) => format!("{}s", time / 1000),
                 time => format!("{time}ms"),
             },
@@ -257,8 +257,8 @@ fn add_suggestion(allowed: &str, meant: Option<String>) -> String {
 }
 
 /// Bytes of a size in common notations: `20gb`, `1.5 GiB`.
-fn meant_size(value: &[u8]) -> Option<u64> {
-    meant(value, |unit| {
+fn parse_common_size(value: &[u8]) -> Option<u64> {
+    parse_with_unit(value, |unit| {
         let unit = unit.to_ascii_lowercase();
         Some(match unit.as_str() {
             "" | "b" | "byte" | "bytes" => 1,
@@ -273,8 +273,8 @@ fn meant_size(value: &[u8]) -> Option<u64> {
 
 /// Milliseconds of a time in common notations: `5min`, `1.5 s`. A number without a unit is
 /// ambiguous.
-fn meant_time(value: &[u8]) -> Option<u64> {
-    meant(value, |unit| {
+fn parse_common_time(value: &[u8]) -> Option<u64> {
+    parse_with_unit(value, |unit| {
         // a month in nginx, and probably not intended
         if unit == "M" {
             return None;
@@ -293,7 +293,7 @@ fn meant_time(value: &[u8]) -> Option<u64> {
 }
 
 /// Product of a decimal number and its unit, or `None` if it is not an integer.
-fn meant(value: &[u8], unit: impl Fn(&str) -> Option<u64>) -> Option<u64> {
+fn parse_with_unit(value: &[u8], unit: impl Fn(&str) -> Option<u64>) -> Option<u64> {
     let text = std::str::from_utf8(value).ok()?.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
     let (number, name) = text.split_at(end.unwrap_or(text.len()));
@@ -362,7 +362,7 @@ impl fmt::Display for Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{long_time, Range, Unit, GIB, MIB};
+    use super::{parse_nginx_time, Range, Unit, GIB, MIB};
 
     #[test]
     fn sizes_and_times_in_other_notations_are_rejected_with_a_suggestion() {
@@ -436,7 +436,7 @@ mod tests {
             ("0.0ms", None),
             ("never", None),
         ] {
-            let error = long_time(value.as_bytes()).unwrap_err().to_string();
+            let error = parse_nginx_time(value.as_bytes()).unwrap_err().to_string();
             let suggestion = meant.map(|meant| format!("; did you mean \"{meant}\"?"));
             assert_eq!(error.contains("did you mean"), meant.is_some(), "{error}");
             assert!(
@@ -468,7 +468,7 @@ mod tests {
             ("99999999999999999999", None),
             ("999999999999999999y", None),
         ] {
-            assert_eq!(long_time(value.as_bytes()).ok(), time, "{value}");
+            assert_eq!(parse_nginx_time(value.as_bytes()).ok(), time, "{value}");
         }
     }
 }

@@ -4,7 +4,7 @@ use super::values::{invalid, DirectiveError};
 
 /// Settings of hit verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Verify {
+pub struct VerifyConfig {
     /// Hits per million that are verified.
     pub rate: u32,
     /// Whether different entries are purged.
@@ -17,7 +17,7 @@ pub const ALL: u32 = 1_000_000;
 const PURGE: &[u8] = b"purge";
 const RATES: &str = "\"off\", or a part of all hits, from 0.0001% to 100%";
 
-impl Verify {
+impl VerifyConfig {
     /// Whether any hits are verified.
     pub fn is_on(self) -> bool {
         self.rate > 0
@@ -61,11 +61,11 @@ pub(super) const RATE: &str = r"(?:0{1,3}\.(?!0+%)[0-9]{1,4}|(?:0{0,2}[1-9]|0?[1
 
 #[cfg(test)]
 mod tests {
-    use super::Verify;
+    use super::VerifyConfig;
 
     fn read(values: &[&str]) -> Option<(u32, bool)> {
         let values: Vec<_> = values.iter().map(|value| value.as_bytes()).collect();
-        let verify = Verify::read(&values).ok()?;
+        let verify = VerifyConfig::read(&values).ok()?;
         Some((verify.rate, verify.purges))
     }
 

@@ -13,7 +13,7 @@ pub enum HeadAction {
     /// `Exchange::observe`: a copy of it may be stored.
     Tee,
     /// Withhold the head and collect the body.
-    Hold,
+    Buffer,
     /// Send the head with the head edits, and the body through the encoder.
     Stream,
     /// Send nothing of the response: respond with 502.
@@ -24,10 +24,10 @@ pub enum HeadAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PieceAction {
     /// The piece was buffered.
-    Taken,
+    Buffered,
     /// The piece was not buffered: send the head, the buffered bytes, this piece, and the rest
     /// of the body unchanged.
-    GiveUp,
+    SendOriginal,
     /// The piece was not buffered: send the head, then this piece and the rest through the
     /// encoder, which has the buffered bytes.
     Stream,

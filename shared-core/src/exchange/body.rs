@@ -14,15 +14,15 @@ use crate::mode::Mode;
 const READ_SIZE: usize = 256 << 10;
 
 /// Bytes that are read at once of a body of unknown length.
-const READ_SIZE_OF_CHUNKS: usize = 64 << 10;
+const CHUNKED_READ_SIZE: usize = 64 << 10;
 
 impl Exchange {
     /// Time for which the head may be withheld, or the encoder may hold back bytes of a stream,
     /// in milliseconds; `None` until the body ends.
-    pub fn hold_ms(&self) -> Option<u64> {
+    pub fn buffering_time_ms(&self) -> Option<u64> {
         match &self.phase {
             Phase::Streaming(_) => Some(self.config.hold_ms),
-            Phase::Collecting(whole) if whole.is_in_window() => Some(self.config.hold_ms),
+            Phase::Collecting(whole) if whole.is_in_buffering_window() => Some(self.config.hold_ms),
             _ => None,
         }
     }
@@ -36,7 +36,7 @@ impl Exchange {
         whole.stages.transcoding.as_ref()?;
         match whole.held.declared {
             Some(declared) => Some(READ_SIZE).filter(|size| declared > *size),
-            None => Some(READ_SIZE_OF_CHUNKS),
+            None => Some(CHUNKED_READ_SIZE),
         }
     }
 
@@ -45,12 +45,12 @@ impl Exchange {
     /// # Errors
     /// [`Misuse`] unless the head is withheld.
     pub fn piece(&mut self, piece: &[u8]) -> Result<PieceAction, Misuse> {
-        self.allows(Event::Piece)?;
+        self.next_state(Event::Piece)?;
         let whole = match &mut self.phase {
             Phase::Collecting(whole) => whole,
-            Phase::CollectingPart(_) => return self.piece_of_part(piece),
+            Phase::CollectingPart(_) => return self.part_piece(piece),
             // the response that replaces the upstream's is complete
-            Phase::Replacing(_) => return Ok(PieceAction::Taken),
+            Phase::Replacing(_) => return Ok(PieceAction::Buffered),
             _ => return Err(self.misuse(Event::Piece)),
         };
         let transcodes = whole.stages.transcoding.is_some();
@@ -58,42 +58,44 @@ impl Exchange {
             true => self.received + piece.len() as u64,
             false => (whole.held.body.len() + piece.len()) as u64,
         };
-        if whole.is_too_long(length) {
-            return self.is_too_long_to_send();
+        if whole.exceeds_limit(length) {
+            return self.upstream_body_exceeds_limit();
         }
         if transcodes {
             return self.piece_to_transcode(piece);
         }
         match whole.make_room(&self.config, whole.held.body.len() + piece.len()) {
             Ok(()) => {}
-            Err(_) if whole.is_in_window() => return self.start_stream(),
+            Err(_) if whole.is_in_buffering_window() => return self.start_stream(),
             // a body that can't be buffered can't be measured
-            Err(_) if whole.most.is_some() => return self.is_too_long_to_send(),
+            Err(_) if whole.most.is_some() => return self.upstream_body_exceeds_limit(),
             // not if the system is out of memory: the rest is for allocations that can't fail
-            Err(Mode::Memory) if whole.may_stream() && !memory::is_short() => {
+            Err(Mode::Memory) if whole.can_stream() && !memory::is_short() => {
                 return self.start_stream()
             }
             Err(reason) => {
-                self.give_up(reason)?;
-                return Ok(PieceAction::GiveUp);
+                self.send_original(reason)?;
+                return Ok(PieceAction::SendOriginal);
             }
         }
         panic_if(Fault::PanicBody);
         whole.held.body.extend_from_slice(piece);
         self.received = whole.held.body.len() as u64;
-        Ok(PieceAction::Taken)
+        Ok(PieceAction::Buffered)
     }
 
     /// Ends the buffering, because the buffering window expired or the upstream flushes.
-    /// [`PieceAction::Taken`] means that buffering continues: the body's length is known, or the
+    /// [`PieceAction::Buffered`] means that buffering continues: the body's length is known, or the
     /// body can't be sent before its end.
     ///
     /// # Errors
     /// [`Misuse`] unless the head is withheld.
-    pub fn release(&mut self) -> Result<PieceAction, Misuse> {
+    pub fn end_buffering(&mut self) -> Result<PieceAction, Misuse> {
         match &self.phase {
-            Phase::CollectingPart(_) | Phase::Replacing(_) => Ok(PieceAction::Taken),
-            Phase::Collecting(whole) if !whole.is_in_window() => Ok(PieceAction::Taken),
+            Phase::CollectingPart(_) | Phase::Replacing(_) => Ok(PieceAction::Buffered),
+            Phase::Collecting(whole) if !whole.is_in_buffering_window() => {
+                Ok(PieceAction::Buffered)
+            }
             _ => self.start_stream(),
         }
     }
@@ -107,7 +109,7 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Misuse`] once the response is decided.
-    pub fn give_up(&mut self, reason: Mode) -> Result<(), Misuse> {
+    pub fn send_original(&mut self, reason: Mode) -> Result<(), Misuse> {
         self.stop_waiting();
         match &mut self.phase {
             // the head that was being evaluated is not sent
@@ -119,30 +121,30 @@ impl Exchange {
             }
             _ => {}
         }
-        self.allows(Event::GiveUp)?;
+        self.next_state(Event::SendOriginal)?;
         if matches!(&self.phase, Phase::Collecting(whole) if whole.most.is_some()) {
-            return self.is_too_long_to_send().map(|_| ());
+            return self.upstream_body_exceeds_limit().map(|_| ());
         }
         if matches!(&self.phase, Phase::Coding(whole) if whole.measured.is_some()) {
-            return self.refuse_measured();
+            return self.reject_measured_body();
         }
-        if self.must_not_pass() {
-            self.move_on(Event::Fail, |_| Phase::Cut)?;
+        if self.may_be_unacceptable() {
+            self.transition(Event::Fail, |_| Phase::Cut)?;
             self.mode = reason;
-            self.refuse_fill();
+            self.discard_fill();
             return Ok(());
         }
         if self.has_lost_original() {
             return self.fail(reason);
         }
-        if self.open_what_was_held().is_err() {
-            return self.cut_short();
+        if self.send_stored_then_stream().is_err() {
+            return self.abort();
         }
         match &mut self.phase {
             Phase::Decoding(_) => {
-                self.forget_look_up();
-                self.move_on(Event::GiveUp, |_| Phase::AwaitingHead)?;
-                return self.ask_for_allowed().map(|_| ());
+                self.reset_lookup();
+                self.transition(Event::SendOriginal, |_| Phase::AwaitingHead)?;
+                return self.forward_allowed_calls().map(|_| ());
             }
             // the upstream sends a part, which must not look like the complete response
             Phase::AwaitingPart(mixed) => mixed.is_unjudged = true,
@@ -153,9 +155,9 @@ impl Exchange {
             }
             _ => {}
         }
-        self.move_on(Event::GiveUp, Phase::given_up)?;
+        self.transition(Event::SendOriginal, Phase::into_original)?;
         self.mode = reason;
-        self.refuse_fill();
+        self.discard_fill();
         Ok(())
     }
 
@@ -166,9 +168,9 @@ impl Exchange {
     pub fn end(&mut self) -> Result<EndAction, Misuse> {
         let whole = match &mut self.phase {
             Phase::Collecting(whole) => whole,
-            Phase::CollectingPart(_) => return self.end_of_part(),
+            Phase::CollectingPart(_) => return self.part_end(),
             Phase::Replacing(_) => {
-                self.move_on(Event::End, Phase::ended)?;
+                self.transition(Event::End, Phase::into_ended)?;
                 return Ok(EndAction::Send);
             }
             _ => return Err(self.misuse(Event::End)),
@@ -178,12 +180,12 @@ impl Exchange {
             whole.most = None;
         }
         if whole.is_short() {
-            self.cut_short()?;
+            self.abort()?;
             return Ok(EndAction::Fail);
         }
-        if whole.is_of_unknown_length() && !whole.held.is_whole() && whole.left_alone.is_none() {
+        if whole.is_of_unknown_length() && !whole.held.is_complete() && whole.left_alone.is_none() {
             if whole.is_below_gate(&self.config, whole.held.body.len()) {
-                self.give_up(Mode::TooSmall)?;
+                self.send_original(Mode::TooSmall)?;
                 return Ok(EndAction::Send);
             }
             return Ok(match self.start_stream()? {
@@ -191,9 +193,9 @@ impl Exchange {
                 _ => EndAction::Send,
             });
         }
-        let work = whole.work(&self.config);
-        whole.make_room_for_code();
-        self.move_on(Event::End, Phase::ended)?;
+        let work = whole.compression_work(&self.config);
+        whole.reserve_output();
+        self.transition(Event::End, Phase::into_ended)?;
         Ok(EndAction::Code {
             off_loop: work > off_loop_length(self.config.comp_level),
         })
@@ -204,19 +206,19 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Misuse`] unless the head is withheld.
-    pub fn end_without_coding(&mut self) -> Result<EndAction, Misuse> {
+    pub fn end_uncompressed(&mut self) -> Result<EndAction, Misuse> {
         let is_short = match &self.phase {
             Phase::Replacing(_) => return self.end(),
             Phase::Collecting(whole) | Phase::Coding(whole) => whole.is_short(),
             _ => self
-                .mixed()
-                .is_some_and(|mixed| mixed.is_cut || mixed.held.is_short()),
+                .split_batch()
+                .is_some_and(|mixed| mixed.is_cut || mixed.held.is_truncated()),
         };
         if is_short {
-            self.cut_short()?;
+            self.abort()?;
             return Ok(EndAction::Fail);
         }
-        self.give_up(Mode::Failed)?;
+        self.send_original(Mode::Failed)?;
         Ok(EndAction::Send)
     }
 
@@ -226,12 +228,12 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Misuse`] unless the head is withheld.
-    pub fn end_early(&mut self) -> Result<EndAction, Misuse> {
+    pub fn end_truncated(&mut self) -> Result<EndAction, Misuse> {
         match &self.phase {
-            Phase::CollectingPart(_) => self.end_of_cut_part(),
+            Phase::CollectingPart(_) => self.part_truncated(),
             Phase::Replacing(_) => self.end(),
             _ => {
-                self.cut_short()?;
+                self.abort()?;
                 Ok(EndAction::Fail)
             }
         }
@@ -242,8 +244,8 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Misuse`] unless the head is withheld or the body is streamed.
-    pub fn cut_short(&mut self) -> Result<(), Misuse> {
-        self.move_on(Event::CutShort, |_| Phase::Cut)?;
+    pub fn abort(&mut self) -> Result<(), Misuse> {
+        self.transition(Event::Truncated, |_| Phase::Cut)?;
         self.mode = Mode::Cut;
         self.storing.fill = None;
         Ok(())

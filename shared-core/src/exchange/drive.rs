@@ -5,32 +5,32 @@
 //! where that would present a part of a response as complete, or send JSON to a client that accepts
 //! only SSZ.
 
-mod after;
+mod completion;
 mod request;
 mod response;
 
 use std::sync::Arc;
 
 use super::actions::Misuse;
-pub use super::cache::asked::{BodyLength, Need, RequestBody};
-use super::head::{Field, RequestHead};
+pub use super::cache::lookup_request::{BodyLength, RequestBody, RequiredBody};
+use super::head::{Header, RequestHead};
 use super::machine::Exchange;
-use super::step::Work;
-pub use super::step::{Beside, Job, Lack, Step};
+use super::step::JobKind;
+pub use super::step::{FailureReason, Job, OtherFilters, Step};
 use super::transitions::{Event, State};
-use crate::config::Config;
+use crate::config::RouteConfig;
 use crate::memory::Reservation;
 use crate::mode::Mode;
 
 /// Progress of the lookup of stored responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seeking {
+enum LookupPhase {
     /// No body was requested from the host.
     Start,
     /// The request's body is needed; `whole`: the complete body, in any format.
     Body { whole: bool },
     /// The lookup is done, or will not happen.
-    Over,
+    Done,
 }
 
 /// An exchange with its background update and reservations. See the [module](self).
@@ -40,7 +40,7 @@ pub struct Driver {
     exchange: Option<Box<Exchange>>,
     /// Driver of the background update.
     update: Option<Box<Driver>>,
-    seeking: Seeking,
+    seeking: LookupPhase,
     /// Memory of the host's copy of the request's body; `None` without a copy or memory.
     room: Option<Reservation>,
     /// Whether there was no memory for the copy.
@@ -67,15 +67,15 @@ pub struct Driver {
 
 impl Driver {
     /// Returns a driver for a request to a route with these settings.
-    pub fn new(config: Arc<Config>) -> Self {
-        Self::of(Exchange::new(config))
+    pub fn new(config: Arc<RouteConfig>) -> Self {
+        Self::from_exchange(Exchange::new(config))
     }
 
-    fn of(exchange: Exchange) -> Self {
+    fn from_exchange(exchange: Exchange) -> Self {
         Self {
             exchange: Some(Box::new(exchange)),
             update: None,
-            seeking: Seeking::Start,
+            seeking: LookupPhase::Start,
             room: None,
             lacks_room: false,
             kept: None,
@@ -96,14 +96,14 @@ impl Driver {
     }
 
     /// Returns the exchange for `event`, or [`Misuse`] while a job has it.
-    fn open(&mut self, event: Event) -> Result<&mut Exchange, Misuse> {
-        let state = State::Coding;
+    fn exchange_for(&mut self, event: Event) -> Result<&mut Exchange, Misuse> {
+        let state = State::Compressing;
         self.exchange.as_deref_mut().ok_or(Misuse { state, event })
     }
 
     /// Calls the function with the exchange, for events that have no result; skipped while a job
     /// has the exchange.
-    pub fn tell<T>(&mut self, what: impl FnOnce(&mut Exchange) -> T) -> Option<T> {
+    pub fn with_exchange<T>(&mut self, what: impl FnOnce(&mut Exchange) -> T) -> Option<T> {
         self.exchange.as_deref_mut().map(what)
     }
 
@@ -113,64 +113,64 @@ impl Driver {
     /// [`Misuse`] unless it is the first event.
     pub fn request_head<'a, I>(&mut self, head: RequestHead<'_, I>) -> Result<(), Misuse>
     where
-        I: Iterator<Item = Field<'a>> + Clone,
+        I: Iterator<Item = Header<'a>> + Clone,
     {
-        self.open(Event::RequestHead)?.request_head(head)
+        self.exchange_for(Event::RequestHead)?.request_head(head)
     }
 
     /// Compares the upstream's body with the body that arrived, at its end: not all filters that
     /// change a body show it before.
     fn compare_with_node(&mut self) {
         if let (Some(sent), Some(exchange)) = (self.node_sent, &mut self.exchange) {
-            let is_changed = exchange.node_sent(sent);
-            self.is_news |= is_changed && exchange.config.filters.saw_change();
+            let is_changed = exchange.compare_upstream_length(sent);
+            self.is_news |= is_changed && exchange.config.filters.record_changed_body();
         }
     }
 
-    fn off_loop(&mut self) -> Step {
+    fn run_job(&mut self) -> Step {
         match self.exchange.take() {
-            Some(exchange) => Step::OffLoop(Job(Work::Answer(exchange))),
+            Some(exchange) => Step::RunJob(Job(JobKind::Answer(exchange))),
             None => Step::Await,
         }
     }
 
-    fn coded(&self) -> Step {
+    fn step_after_job(&self) -> Step {
         match self.exchange() {
             Some(exchange) => match exchange.state() {
                 // the job was not run because the client disconnected
-                State::Cut
-                | State::Coding
+                State::Aborted
+                | State::Compressing
                 | State::Merging
                 | State::Decoding
-                | State::Rewriting => Step::Fail(Lack::of(exchange.mode)),
+                | State::Rewriting => Step::Fail(FailureReason::from_mode(exchange.mode)),
                 State::AwaitingHead if exchange.is_rewritten() => Step::ForwardRewritten,
                 // a stored part of the batch is not available, and the batch may not be forwarded
                 // whole
                 State::AwaitingPart => Step::ForwardRewritten,
                 // the stored response is not available
                 State::AwaitingHead => Step::Forward,
-                _ if exchange.mode == Mode::Hit || exchange.is_ours() => Step::Respond,
+                _ if exchange.mode == Mode::Hit || exchange.is_local_response() => Step::Respond,
                 _ => Step::Send,
             },
             None => Step::Await,
         }
     }
 
-    /// Returns the step after a job of [`Step::OffLoop`] has run.
-    pub fn done(&mut self, job: Job) -> Step {
+    /// Returns the step after a job of [`Step::RunJob`] has run.
+    pub fn job_done(&mut self, job: Job) -> Step {
         match job.0 {
-            Work::Answer(exchange) => {
+            JobKind::Answer(exchange) => {
                 self.exchange = Some(exchange);
-                self.coded()
+                self.step_after_job()
             }
             // these jobs belong to no exchange any more
-            Work::Store(_) | Work::Forget(_) => Step::Await,
+            JobKind::Store(_) | JobKind::Teardown(_) => Step::Await,
         }
     }
 
     /// Ends the exchange for a client that has disconnected; borrowed bodies stay valid.
-    pub fn abandon(&mut self) {
+    pub fn detach(&mut self) {
         self.update = None;
-        self.tell(Exchange::abandon);
+        self.with_exchange(Exchange::detach);
     }
 }

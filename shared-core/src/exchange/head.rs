@@ -5,19 +5,19 @@ use std::borrow::Cow;
 use crate::beacon;
 use crate::cache::credentials::Credentials;
 use crate::cache::reason::Reason;
-use crate::cache::scope::Fields;
-use crate::coded::BodyCoding;
-use crate::config::{CacheConfig, CachedGets};
-use crate::negotiate::accept::Wish;
+use crate::cache::vary_key::Fields;
+use crate::config::{CacheConfig, CacheGetScope};
+use crate::negotiate::accept::FormatPreference;
 use crate::negotiate::accept_encoding::AcceptEncoding;
-use crate::negotiate::list::members;
+use crate::negotiate::list_header::members;
 use crate::negotiate::{cache_control, etag, media_type, vary};
-use crate::transcode::engine::called::Called;
-use crate::transcode::engine::{Asked, Fork};
-use crate::transcode::{Negotiated, Submitted};
+use crate::request_coding::BodyCoding;
+use crate::transcode::engine::rpc_request::RpcRequest;
+use crate::transcode::engine::{Fork, RestRequest};
+use crate::transcode::{Submission, TranscodeRequest};
 
 /// A header: name and value. Bytes, because HTTP does not guarantee UTF-8.
-pub type Field<'a> = (&'a [u8], &'a [u8]);
+pub type Header<'a> = (&'a [u8], &'a [u8]);
 
 /// A change to a message head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,37 +75,37 @@ pub(super) struct Request {
     /// The protocol that the client requests for the connection.
     pub(super) upgrade: Upgrade,
     /// Charset and form encoding of the body, as the head declares them.
-    pub(super) text: BodyText,
+    pub(super) text: RequestCharset,
     /// Whether the client may wait for a 100 (Continue) before it sends the body.
     pub(super) expects_continue: bool,
     /// Whether a node may find a call in the request's target.
     pub(super) calls_by_query: bool,
     /// The client's format preference, if the request is a call.
-    pub(super) call: Option<Wish>,
+    pub(super) call: Option<FormatPreference>,
     /// Negotiation of the response's format, if the route has an SSZ type.
-    pub(super) ssz: Option<Negotiated>,
+    pub(super) ssz: Option<TranscodeRequest>,
     /// The only format that the client accepts, for a route without a known SSZ type.
-    pub(super) untyped: Option<Negotiated>,
+    pub(super) untyped: Option<TranscodeRequest>,
     /// The submission in the body, if it is SSZ, which the node may not accept.
-    pub(super) submitted: Option<Submitted>,
+    pub(super) submitted: Option<Submission>,
     /// Content coding of the body as the node receives it; `Other` if the body is not
     /// decompressed here.
     pub(super) coding: BodyCoding,
     /// The payload that is submitted over REST to a node that accepts it over JSON-RPC.
-    pub(super) payload: Option<Asked>,
+    pub(super) payload: Option<RestRequest>,
     /// The target and fork of a route of the node, if the request may be a call for it.
     pub(super) route: Option<(Vec<u8>, Option<Fork>)>,
     /// The call for that route, once it was read.
-    pub(super) called: Option<Called>,
+    pub(super) called: Option<RpcRequest>,
     /// The part of the path before the Beacon API's route, if the chain's capabilities are
     /// needed.
     pub(super) prefix: Option<Vec<u8>>,
-    pub(super) cache: CacheRequest,
+    pub(super) cache: CacheHeaders,
 }
 
 /// The kind of a request as the cache sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum CacheKind {
+pub(super) enum RequestKind {
     /// A request that is not cached.
     #[default]
     None,
@@ -119,8 +119,8 @@ pub(super) enum CacheKind {
 
 /// The parts of a request head that only the cache needs. Empty without a cache.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CacheRequest {
-    pub(super) kind: CacheKind,
+pub(super) struct CacheHeaders {
+    pub(super) kind: RequestKind,
     /// Reason why the request has no kind.
     pub(super) why: Reason,
     /// Whether a header with credentials makes the request bypass the cache.
@@ -156,7 +156,7 @@ impl Request {
         decodes: bool,
     ) -> Self
     where
-        I: Iterator<Item = Field<'a>>,
+        I: Iterator<Item = Header<'a>>,
     {
         let mut request = Request {
             head: head.method == b"HEAD",
@@ -171,7 +171,7 @@ impl Request {
         let (mut json, mut octets) = (false, false);
         if caches.is_some() {
             let expected = head.fields.size_hint().0;
-            request.cache.fields.make_room(expected.min(64));
+            request.cache.fields.reserve(expected.min(64));
         }
         for (name, value) in head.fields {
             if let Some(config) = caches {
@@ -207,23 +207,23 @@ impl Request {
             request.upgrade = Upgrade::Other;
         }
         let is_read = decodes && !request.untouched && head.method == b"POST" && (json || octets);
-        if request.coding.coded().is_some() && !is_read {
+        if request.coding.supported().is_some() && !is_read {
             request.coding = BodyCoding::Other;
         }
         if let Some(config) = caches {
             request.cache.target = head.target.to_vec();
-            let caches_get = config.get == CachedGets::All || beacon::is_beacon(head.target);
+            let caches_get = config.get == CacheGetScope::All || beacon::is_beacon(head.target);
             let (kind, why) = match head.method {
-                _ if request.untouched => (CacheKind::None, Reason::Upgrade),
-                b"POST" if !json => (CacheKind::Change, Reason::RequestType),
+                _ if request.untouched => (RequestKind::None, Reason::Upgrade),
+                b"POST" if !json => (RequestKind::Change, Reason::RequestType),
                 b"POST" if request.coding == BodyCoding::Other => {
-                    (CacheKind::Change, Reason::RequestCoding)
+                    (RequestKind::Change, Reason::RequestCoding)
                 }
-                b"POST" => (CacheKind::Call, Reason::None),
-                b"GET" | b"HEAD" if !caches_get => (CacheKind::None, Reason::Get),
-                b"GET" | b"HEAD" => (CacheKind::Resource, Reason::None),
-                method if SAFE.contains(&method) => (CacheKind::None, Reason::Method),
-                _ => (CacheKind::Change, Reason::Method),
+                b"POST" => (RequestKind::Call, Reason::None),
+                b"GET" | b"HEAD" if !caches_get => (RequestKind::None, Reason::Get),
+                b"GET" | b"HEAD" => (RequestKind::Resource, Reason::None),
+                method if SAFE.contains(&method) => (RequestKind::None, Reason::Method),
+                _ => (RequestKind::Change, Reason::Method),
             };
             request.cache.kind = kind;
             request.cache.why = why;
@@ -232,13 +232,13 @@ impl Request {
     }
 }
 
-impl CacheRequest {
+impl CacheHeaders {
     fn read_field(&mut self, name: &[u8], value: &[u8], credentials: &Credentials) {
         self.fields.push(name, value);
         if name.eq_ignore_ascii_case(b"cache-control") {
             self.no_store |= members(value).any(|one| one.eq_ignore_ascii_case(b"no-store"));
         } else {
-            self.credentials |= credentials.bypasses(name);
+            self.credentials |= credentials.causes_bypass(name);
         }
     }
 }
@@ -276,7 +276,7 @@ impl Upgrade {
 
 /// The text encoding of a request's body, as far as `Content-Type` declares it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct BodyText {
+pub(super) struct RequestCharset {
     /// Whether a charset is ISO-8859-1 or US-ASCII, which equal UTF-8 for ASCII only.
     pub(super) is_latin: bool,
     /// Whether a charset is another one, neither Latin nor UTF-8.
@@ -285,7 +285,7 @@ pub(super) struct BodyText {
     pub(super) is_form: bool,
 }
 
-impl BodyText {
+impl RequestCharset {
     /// Reads a line of `Content-Type`.
     fn read(&mut self, value: &[u8]) {
         if value == b"application/json" {
@@ -390,14 +390,14 @@ const BYTEWISE: [&str; 5] = [
 ];
 
 /// Whether the header applies to the original bytes only.
-pub(super) fn is_bytewise(name: &[u8]) -> bool {
+pub(super) fn is_byte_dependent_header(name: &[u8]) -> bool {
     BYTEWISE
         .iter()
         .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 impl<'a> Response<'a> {
-    pub(super) fn read(fields: impl Iterator<Item = Field<'a>>) -> Self {
+    pub(super) fn read(fields: impl Iterator<Item = Header<'a>>) -> Self {
         let mut response = Response {
             content_type: None,
             coding: Coding::Identity,
@@ -431,26 +431,30 @@ impl<'a> Response<'a> {
     }
 
     /// Adds the edit that makes `Vary` contain `Accept-Encoding` exactly once.
-    pub(super) fn vary_edits(&self, host_writes_vary: bool, edits: &mut Vec<HeadEdit>) {
+    pub(super) fn vary_accept_encoding_edits(
+        &self,
+        host_writes_vary: bool,
+        edits: &mut Vec<HeadEdit>,
+    ) {
         const NAME: &str = "Vary";
         const MEMBER: &str = "Accept-Encoding";
         let lines = || self.vary.iter().copied();
         let covered = vary::covers(lines(), MEMBER);
         if host_writes_vary && covered {
-            let rest = vary::without(lines(), MEMBER);
+            let rest = vary::remove_name(lines(), MEMBER);
             edits.push(if rest.is_empty() {
                 HeadEdit::remove(NAME)
             } else {
                 HeadEdit::set(NAME, rest)
             });
         } else if !host_writes_vary && !covered {
-            edits.push(HeadEdit::set(NAME, vary::with(lines(), MEMBER)));
+            edits.push(HeadEdit::set(NAME, vary::add_name(lines(), MEMBER)));
         }
     }
 
     /// Adds the edits for a body in another encoding of the same representation: the entity tag
     /// is weakened, and headers of the original bytes are removed.
-    pub(super) fn recoded_edits(&self, edits: &mut Vec<HeadEdit>) {
+    pub(super) fn edits_for_compressed_body(&self, edits: &mut Vec<HeadEdit>) {
         if let Some(weak) = self.etag.and_then(etag::weakened) {
             edits.push(HeadEdit::set("ETag", weak));
         }
@@ -459,7 +463,7 @@ impl<'a> Response<'a> {
 
     /// Adds the edits for another representation: entity tag and headers of the original bytes
     /// are removed.
-    pub(super) fn other_bytes_edits(&self, edits: &mut Vec<HeadEdit>) {
+    pub(super) fn edits_for_changed_body(&self, edits: &mut Vec<HeadEdit>) {
         if self.etag.is_some() {
             edits.push(HeadEdit::remove("ETag"));
         }

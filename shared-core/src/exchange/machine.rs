@@ -3,36 +3,36 @@
 use std::sync::Arc;
 
 use super::actions::Misuse;
-use super::answer::Answer;
-use super::cache::found::Looked;
-use super::cache::part::Mixed;
-use super::cache::storing::Storing;
-use super::cache::watch::Watch;
-use super::head::{Field, HeadEdit, Request, RequestHead};
-use super::inquiry::Inquiry;
+use super::cache::block_observer::BlockObserver;
+use super::cache::lookup_result::LookupContext;
+use super::cache::split_batch::SplitBatch;
+use super::cache::store_plan::StorePlan;
+use super::head::{HeadEdit, Header, Request, RequestHead};
 use super::phase::Phase;
-use super::query;
+use super::probe::Probe;
+use super::query_calls;
+use super::response_body::ResponseBody;
 use super::transitions::{Event, State};
-use super::upstream::Upstream;
+use super::upstream::UpstreamOutcome;
 use crate::beacon;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::coded::BodyCoding;
-use crate::config::learnt::{Known, Learnt};
-use crate::config::{Config, SszRequest, SszWitness, UpstreamEncoding};
+use crate::config::node_capabilities::{KnownChain, NodeCapabilities};
+use crate::config::{RouteConfig, SszRequestMode, UpstreamEncoding, WitnessSource};
 use crate::gzip::splice::Body;
 use crate::memory::{self, Reservation};
 use crate::mode::Mode;
 use crate::negotiate::vary;
-use crate::transcode::engine::{asked, called, Asked, Fork};
-use crate::transcode::{call, Format, Negotiated, Submitted};
+use crate::request_coding::BodyCoding;
+use crate::transcode::engine::{rest_request, rpc_request, Fork, RestRequest};
+use crate::transcode::{call, Format, Submission, TranscodeRequest};
 
 const ACCEPT: &str = "Accept";
 
 /// One exchange. See the [module](super).
 #[derive(Debug)]
 pub struct Exchange {
-    pub(super) config: Arc<Config>,
+    pub(super) config: Arc<RouteConfig>,
     pub(super) phase: Phase,
     pub(super) mode: Mode,
     /// Mode of a response that was requested as SSZ and is not, if the head shows it.
@@ -56,25 +56,25 @@ pub struct Exchange {
     pub(super) cache_status: CacheStatus,
     /// Reason why the response is no hit, or will not be stored.
     pub(super) reason: Reason,
-    pub(super) looked: Looked,
-    pub(super) storing: Storing,
+    pub(super) looked: LookupContext,
+    pub(super) storing: StorePlan,
     /// Search for the blocks that the upstream's response shows.
-    pub(super) watched: Option<Box<Watch>>,
+    pub(super) watched: Option<Box<BlockObserver>>,
     /// Capabilities of the node that the request goes to.
-    pub(super) learnt: Known,
+    pub(super) learnt: KnownChain,
     /// Source of the capabilities, if not the settings.
-    pub(super) nodes: Option<Learnt>,
+    pub(super) nodes: Option<NodeCapabilities>,
     /// The probe, if this exchange is one and has no client.
-    pub(super) inquiry: Option<Box<Inquiry>>,
+    pub(super) inquiry: Option<Box<Probe>>,
     /// Outcome of the upstream request.
-    pub(super) upstream: Upstream,
+    pub(super) upstream: UpstreamOutcome,
     /// Whether the exchange is a purge or a status request, which is not counted.
     pub(super) is_administrative: bool,
 }
 
 impl Exchange {
     /// Returns a new exchange at a route with these settings.
-    pub fn new(config: Arc<Config>) -> Self {
+    pub fn new(config: Arc<RouteConfig>) -> Self {
         Self {
             config,
             phase: Phase::Start,
@@ -91,19 +91,19 @@ impl Exchange {
             request_memory: None,
             cache_status: CacheStatus::None,
             reason: Reason::None,
-            looked: Looked::default(),
-            storing: Storing::default(),
+            looked: LookupContext::default(),
+            storing: StorePlan::default(),
             watched: None,
-            learnt: Known::default(),
+            learnt: KnownChain::default(),
             nodes: None,
             inquiry: None,
-            upstream: Upstream::default(),
+            upstream: UpstreamOutcome::default(),
             is_administrative: false,
         }
     }
 
     /// Settings of the route.
-    pub fn config(&self) -> &Arc<Config> {
+    pub fn config(&self) -> &Arc<RouteConfig> {
         &self.config
     }
 
@@ -134,19 +134,19 @@ impl Exchange {
 
     /// Whether the response depends on `Accept-Encoding`. The head edits set `Vary`, unless the
     /// host writes it.
-    pub fn varies(&self) -> bool {
+    pub fn varies_on_accept_encoding(&self) -> bool {
         self.varies
     }
 
     /// Returns the value of `Vary` for a cache between this exchange and the upstream: the
     /// upstream's `Vary` without the headers that the upstream edits make equal in all requests.
-    pub fn upstream_vary(&self, vary: &[u8]) -> Vec<u8> {
+    pub fn upstream_vary_header(&self, vary: &[u8]) -> Vec<u8> {
         self.upstream_edits
             .iter()
             // its edited value is the same for clients with the same preference
             .filter(|edit| edit.name != ACCEPT)
             .fold(vary.to_vec(), |vary, edit| {
-                vary::without(std::iter::once(&vary[..]), &edit.name)
+                vary::remove_name(std::iter::once(&vary[..]), &edit.name)
             })
     }
 
@@ -162,7 +162,7 @@ impl Exchange {
 
     /// Status of a stored response that is to be sent; 0 if the upstream's status is sent.
     pub fn status(&self) -> u16 {
-        self.answer().map_or(0, |answer| answer.status)
+        self.response_body().map_or(0, |answer| answer.status)
     }
 
     /// Slices of the body to send right after the head: the complete body in `Ready`, the
@@ -181,7 +181,7 @@ impl Exchange {
 
     /// Passes the slices of the body to a host that copies them. The memory of a long body is
     /// released while it is drained; [`body`](Self::body) must not be used afterwards.
-    pub fn give_out(&mut self, mut to: impl FnMut(&[u8])) {
+    pub fn drain_body(&mut self, mut to: impl FnMut(&[u8])) {
         let (own, stored) = match &mut self.phase {
             Phase::Ready(answer) | Phase::Replacing(answer) => {
                 (&mut answer.body, answer.stored.as_mut())
@@ -190,18 +190,18 @@ impl Exchange {
             _ => return,
         };
         if own.len() >= memory::LONG {
-            memory::give_out(own, &mut to);
+            memory::drain(own, &mut to);
         } else if !own.is_empty() {
             to(own);
         }
         if let Some(stored) = stored {
-            stored.give_out(to);
+            stored.drain(to);
         }
     }
 
     /// Number of bytes of the body before it was compressed, buffered, streamed or stored, for
     /// ratios.
-    pub fn received(&self) -> u64 {
+    pub fn received_bytes(&self) -> u64 {
         match &self.phase {
             Phase::Ready(answer) if answer.body.is_empty() => {
                 let stored = answer.stored.as_ref();
@@ -216,7 +216,7 @@ impl Exchange {
     }
 
     /// Number of bytes of the body as it was or will be sent.
-    pub fn sent(&self) -> u64 {
+    pub fn sent_bytes(&self) -> u64 {
         match &self.phase {
             Phase::Ready(answer) => match &answer.stored {
                 Some(body) => body.length(),
@@ -277,36 +277,40 @@ impl Exchange {
     /// [`Misuse`] unless it is the first call.
     pub fn request_head<'a, I>(&mut self, head: RequestHead<'_, I>) -> Result<(), Misuse>
     where
-        I: Iterator<Item = Field<'a>> + Clone,
+        I: Iterator<Item = Header<'a>> + Clone,
     {
-        self.move_on(Event::RequestHead, |_| Phase::AwaitingHead)?;
+        self.transition(Event::RequestHead, |_| Phase::AwaitingHead)?;
         let target = head.target;
         let (mut ssz, mut submitted, mut call) = (None, None, None);
         let mut untyped = None;
         let (mut payload, mut route) = (None, None);
         if self.config.transcodes() {
-            ssz = Negotiated::read(head.method, head.target, head.fields.clone());
-            untyped = Negotiated::of_untyped(head.method, head.target, head.fields.clone());
-            call = call::wish(head.method, head.target, head.fields.clone());
-            if self.config.ssz.request != SszRequest::Off {
-                submitted = Submitted::read(head.method, head.target, head.fields.clone());
+            ssz = TranscodeRequest::read(head.method, head.target, head.fields.clone());
+            untyped =
+                TranscodeRequest::for_untyped_route(head.method, head.target, head.fields.clone());
+            call = call::format_preference(head.method, head.target, head.fields.clone());
+            if self.config.ssz.request != SszRequestMode::Off {
+                submitted = Submission::read(head.method, head.target, head.fields.clone());
             }
         }
         let witness = self.config.ssz.witness;
-        if self.config.transcodes() && witness == SszWitness::Rpc {
-            let decodes = self.config.coded_requests.are_read();
-            payload = Asked::read(head.method, head.target, head.fields.clone(), decodes);
-            if let Some(base) = payload.as_ref().and_then(|_| asked::base(head.target)) {
+        if self.config.transcodes() && witness == WitnessSource::Rpc {
+            let decodes = self.config.coded_requests.is_enabled();
+            payload = RestRequest::read(head.method, head.target, head.fields.clone(), decodes);
+            if let Some(base) = payload
+                .as_ref()
+                .and_then(|_| rest_request::rpc_target(head.target))
+            {
                 self.request_target = base;
             }
-        } else if call.is_some() && witness == SszWitness::Rest {
-            let fork = Fork::of_head(head.fields.clone());
-            route = Some((called::target(head.target), fork));
+        } else if call.is_some() && witness == WitnessSource::Rest {
+            let fork = Fork::from_head(head.fields.clone());
+            route = Some((rpc_request::target(head.target), fork));
         }
         let caches = self.config.caches().then_some(&self.config.cache);
-        self.request = Request::read(head, caches, self.config.coded_requests.are_read());
+        self.request = Request::read(head, caches, self.config.coded_requests.is_enabled());
         if self.config.policy().is_some() {
-            self.request.calls_by_query = query::may_call(target);
+            self.request.calls_by_query = query_calls::may_contain_call(target);
         }
         // whether the body can be read
         let is_read = !self.request.untouched && self.request.coding != BodyCoding::Other;
@@ -317,7 +321,7 @@ impl Exchange {
         self.request.route = route.filter(|_| self.request.call.is_some());
         self.request.payload = payload.filter(|_| !self.request.untouched);
         if self.request.ssz.is_some() || self.request.submitted.is_some() {
-            self.request.prefix = beacon::before(target).map(<[u8]>::to_vec);
+            self.request.prefix = beacon::path_prefix(target).map(<[u8]>::to_vec);
         }
         if self.config.enable
             && !self.request.untouched
@@ -331,7 +335,7 @@ impl Exchange {
 
     /// Sets the format that was negotiated for the response, and the headers of the upstream
     /// request that follow from it.
-    pub(super) fn negotiate(&mut self, ssz: Option<Negotiated>) {
+    pub(super) fn negotiate(&mut self, ssz: Option<TranscodeRequest>) {
         let Some(ssz) = ssz.filter(|_| !self.request.untouched) else {
             return;
         };
@@ -357,19 +361,19 @@ impl Exchange {
     }
 
     /// Performs a transition; `next` builds the phase from the previous one, and does not fail.
-    pub(super) fn move_on(
+    pub(super) fn transition(
         &mut self,
         event: Event,
         next: impl FnOnce(Phase) -> Phase,
     ) -> Result<(), Misuse> {
-        let state = self.allows(event)?;
+        let state = self.next_state(event)?;
         self.phase = next(std::mem::replace(&mut self.phase, Phase::Cut));
         debug_assert_eq!(self.state(), state, "{event:?}");
         Ok(())
     }
 
     /// Returns the state after `event`, or [`Misuse`] if the present state does not allow it.
-    pub(super) fn allows(&self, event: Event) -> Result<State, Misuse> {
+    pub(super) fn next_state(&self, event: Event) -> Result<State, Misuse> {
         self.state().after(event).ok_or_else(|| self.misuse(event))
     }
 
@@ -381,14 +385,14 @@ impl Exchange {
     }
 
     /// The response that is ready, or that will be when the upstream's body has ended.
-    pub(super) fn answer(&self) -> Option<&Answer> {
+    pub(super) fn response_body(&self) -> Option<&ResponseBody> {
         match &self.phase {
             Phase::Ready(answer) | Phase::Replacing(answer) => Some(answer),
             _ => None,
         }
     }
 
-    pub(super) fn answer_mut(&mut self) -> Option<&mut Answer> {
+    pub(super) fn response_body_mut(&mut self) -> Option<&mut ResponseBody> {
         match &mut self.phase {
             Phase::Ready(answer) | Phase::Replacing(answer) => Some(answer),
             _ => None,
@@ -396,7 +400,7 @@ impl Exchange {
     }
 
     /// The batch whose missing part is fetched from the node.
-    pub(super) fn mixed(&self) -> Option<&Mixed> {
+    pub(super) fn split_batch(&self) -> Option<&SplitBatch> {
         match &self.phase {
             Phase::AwaitingPart(mixed) | Phase::CollectingPart(mixed) | Phase::Merging(mixed) => {
                 Some(mixed)

@@ -1,10 +1,10 @@
 //! The data of an exchange in each state, which is dropped when the state is left.
 
-use super::answer::{Answer, Decoding};
-use super::cache::part::Mixed;
-use super::cache::waits::Waits;
-use super::held::{Held, Whole};
-use super::stream::Stream;
+use super::buffered::{BodyPipeline, BufferedBody};
+use super::cache::split_batch::SplitBatch;
+use super::cache::waiting::WaitingRequest;
+use super::response_body::{PendingDecode, ResponseBody};
+use super::stream_encoder::BodyStream;
 use super::transitions::State;
 use crate::gzip::splice::Body;
 
@@ -13,19 +13,19 @@ use crate::gzip::splice::Body;
 pub(super) enum Phase {
     Start,
     AwaitingHead,
-    AwaitingPart(Box<Mixed>),
+    AwaitingPart(Box<SplitBatch>),
     AwaitingUpdate,
     Rewriting(Vec<u8>),
-    Waiting(Box<Waits>),
-    Decoding(Box<Decoding>),
-    Replacing(Box<Answer>),
-    Collecting(Box<Whole>),
-    CollectingPart(Box<Mixed>),
-    Coding(Box<Whole>),
-    Merging(Box<Mixed>),
-    Ready(Box<Answer>),
-    Passing(Box<Held>),
-    Streaming(Box<Stream>),
+    Waiting(Box<WaitingRequest>),
+    Decoding(Box<PendingDecode>),
+    Replacing(Box<ResponseBody>),
+    Collecting(Box<BodyPipeline>),
+    CollectingPart(Box<SplitBatch>),
+    Coding(Box<BodyPipeline>),
+    Merging(Box<SplitBatch>),
+    Ready(Box<ResponseBody>),
+    Passing(Box<BufferedBody>),
+    Streaming(Box<BodyStream>),
     Finished,
     Cut,
 }
@@ -40,27 +40,27 @@ impl Phase {
             Phase::Rewriting(_) => State::Rewriting,
             Phase::Waiting(_) => State::Waiting,
             Phase::Decoding(_) => State::Decoding,
-            Phase::Replacing(_) => State::Replacing,
-            Phase::Collecting(_) => State::Collecting,
-            Phase::CollectingPart(_) => State::CollectingPart,
-            Phase::Coding(_) => State::Coding,
+            Phase::Replacing(_) => State::DiscardingUpstream,
+            Phase::Collecting(_) => State::Buffering,
+            Phase::CollectingPart(_) => State::BufferingPart,
+            Phase::Coding(_) => State::Compressing,
             Phase::Merging(_) => State::Merging,
             Phase::Ready(_) => State::Ready,
             Phase::Passing(_) => State::Passing,
             Phase::Streaming(_) => State::Streaming,
             Phase::Finished => State::Finished,
-            Phase::Cut => State::Cut,
+            Phase::Cut => State::Aborted,
         }
     }
 
-    pub(super) fn collecting_part(self) -> Self {
+    pub(super) fn into_buffering_part(self) -> Self {
         match self {
             Phase::AwaitingPart(mixed) => Phase::CollectingPart(mixed),
             other => other,
         }
     }
 
-    pub(super) fn ended(self) -> Self {
+    pub(super) fn into_ended(self) -> Self {
         match self {
             Phase::Collecting(whole) => Phase::Coding(whole),
             Phase::CollectingPart(mixed) => Phase::Merging(mixed),
@@ -69,28 +69,28 @@ impl Phase {
         }
     }
 
-    pub(super) fn given_up(self) -> Self {
+    pub(super) fn into_original(self) -> Self {
         match self {
             Phase::AwaitingHead | Phase::AwaitingUpdate => Phase::Passing(Box::default()),
             Phase::Rewriting(_) => Phase::AwaitingHead,
             Phase::AwaitingPart(mixed) => Phase::CollectingPart(mixed),
             Phase::Collecting(whole) => Phase::Passing(Box::new(whole.held)),
             Phase::CollectingPart(mixed) => Phase::Passing(Box::new(mixed.held)),
-            Phase::Coding(whole) => Phase::Ready(Answer::of(whole.held)),
-            Phase::Merging(mixed) => Phase::Ready(Answer::of(mixed.held)),
+            Phase::Coding(whole) => Phase::Ready(ResponseBody::from_buffered(whole.held)),
+            Phase::Merging(mixed) => Phase::Ready(ResponseBody::from_buffered(mixed.held)),
             other => other,
         }
     }
 
     /// Moves to `Ready` with the buffered body, and with the `stored` body if one was made from
     /// it.
-    pub(super) fn coded(self, stored: Option<Body>) -> Self {
+    pub(super) fn into_ready(self, stored: Option<Body>) -> Self {
         let (held, status) = match self {
             Phase::Coding(whole) => (whole.held, 0),
             Phase::Merging(mixed) => (mixed.held, mixed.status),
             other => return other,
         };
-        let mut answer = Answer::of(held);
+        let mut answer = ResponseBody::from_buffered(held);
         answer.status = status;
         answer.stored = stored;
         Phase::Ready(answer)

@@ -11,140 +11,146 @@
 use std::sync::Arc;
 
 use super::actions::Misuse;
-use super::answer::Answer;
-use super::bound::Bound;
-use super::cache::asked::{BodyLength, Need, RequestBody};
-use super::cache::part::{Member, Mixed};
+use super::cache::lookup_request::{BodyLength, RequestBody, RequiredBody};
+use super::cache::split_batch::{BatchSource, SplitBatch};
 use super::head::HeadEdit;
 use super::machine::Exchange;
 use super::phase::Phase;
+use super::response_body::ResponseBody;
+use super::response_limit::ResponseLimit;
 use super::transitions::{Event, State};
-use super::unjudged::Unjudged;
-use crate::cache::entry::batch::{batch_identity, Element};
-use crate::cache::entry::Entry;
+use super::unverifiable::Unverifiable;
+use crate::cache::entry::batch::{batch_identity, BatchElement};
+use crate::cache::entry::CacheEntry;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::coded::BodyCoding;
 use crate::config::Policy;
 use crate::gzip::inflate::InflateError;
-use crate::jsonrpc::request::{parse, room_for, Call, Refusal, Request};
-use crate::jsonrpc::rules::Verdict;
+use crate::jsonrpc::request::{parse, required_memory, Call, ParseRefusal, Request};
+use crate::jsonrpc::rules::RuleDecision;
 use crate::memory;
 use crate::mode::Mode;
+use crate::request_coding::BodyCoding;
 use crate::transcode::JSON;
 
 /// Maximum length in bytes to which a body is decompressed here: an event loop needs 1 ms for
 /// it.
-const DECODED: u64 = 1 << 20;
+const MAX_DECOMPRESSED: u64 = 1 << 20;
 
 /// The decision about a request.
 #[derive(Debug)]
-pub(super) enum Ruling {
+pub(super) enum PolicyDecision {
     /// The request is forwarded unchanged.
     Allowed,
     /// The request is forwarded without some of its calls, or its responses are checked one by
     /// one.
-    InPart,
+    PartlyDenied,
     /// All calls are denied; with the response, which is empty if there are only notifications.
     Denied(Vec<u8>),
     /// The calls of the request can't be verified.
-    Refused(Unjudged),
+    Refused(Unverifiable),
 }
 
 impl Exchange {
     /// Whether the request must be evaluated before it is forwarded.
-    pub(super) fn is_judged(&self) -> bool {
+    pub(super) fn is_under_policy(&self) -> bool {
         let is_client = matches!(self.state(), State::AwaitingHead | State::Waiting);
         is_client && self.config.policy().is_some()
     }
 
     /// Returns the part of the body that the evaluation needs; `None` if there is nothing to
     /// evaluate.
-    pub(super) fn need_of_policy(&mut self, length: BodyLength) -> Option<Need> {
-        if !self.is_judged() {
+    pub(super) fn body_required_by_policy(&mut self, length: BodyLength) -> Option<RequiredBody> {
+        if !self.is_under_policy() {
             return None;
         }
-        self.looked.refused = self.refused_by_head(length);
+        self.looked.refused = self.rejection_by_head(length);
         if self.looked.refused.is_some() {
-            return Some(Need::LookUp);
+            return Some(RequiredBody::LookUp);
         }
         if length == BodyLength::Known(0) {
             return None;
         }
         if self.becomes_websocket() {
-            return Some(Need::Nothing);
+            return Some(RequiredBody::Nothing);
         }
-        self.looked.is_for_others = self.need_of_cache(length) == Need::Nothing;
-        Some(Need::WholeBody)
+        self.looked.is_for_others = self.cache_required_body(length) == RequiredBody::Nothing;
+        Some(RequiredBody::WholeBody)
     }
 
     /// Evaluates the request. `is_too_long`: the body was not kept because of its length.
-    pub(super) fn rule(&mut self, body: RequestBody<'_>, is_too_long: bool) -> Ruling {
+    pub(super) fn evaluate(&mut self, body: RequestBody<'_>, is_too_long: bool) -> PolicyDecision {
         let Some(policy) = self.config.policy().map(Arc::clone) else {
-            return Ruling::Allowed;
+            return PolicyDecision::Allowed;
         };
         if !self.looked.ruled.is_empty() {
             // the request has waited: its first evaluation and its permits remain valid
             return match self.looked.allowed {
-                Some(_) => Ruling::InPart,
-                None => Ruling::Allowed,
+                Some(_) => PolicyDecision::PartlyDenied,
+                None => PolicyDecision::Allowed,
             };
         }
         let length = match body {
             RequestBody::Whole(body) => BodyLength::Known(body.len() as u64),
-            RequestBody::Unread | RequestBody::Unavailable => BodyLength::Unknown,
+            RequestBody::AwaitsContinue | RequestBody::Unavailable => BodyLength::Unknown,
         };
         let refused = self.looked.refused.take();
-        if let Some(why) = refused.or_else(|| self.refused_by_head(length)) {
-            return Ruling::Refused(why);
+        if let Some(why) = refused.or_else(|| self.rejection_by_head(length)) {
+            return PolicyDecision::Refused(why);
         }
         let body = match body {
-            RequestBody::Whole(b"") => return Ruling::Allowed,
+            RequestBody::Whole(b"") => return PolicyDecision::Allowed,
             RequestBody::Whole(body) => body,
-            RequestBody::Unread => return Ruling::Refused(Unjudged::Expectation),
-            RequestBody::Unavailable if is_too_long => return Ruling::Refused(Unjudged::Length),
-            RequestBody::Unavailable => return Ruling::Refused(Unjudged::Memory),
+            RequestBody::AwaitsContinue => {
+                return PolicyDecision::Refused(Unverifiable::Expectation)
+            }
+            RequestBody::Unavailable if is_too_long => {
+                return PolicyDecision::Refused(Unverifiable::Length)
+            }
+            RequestBody::Unavailable => return PolicyDecision::Refused(Unverifiable::Memory),
         };
         match self.request.coding {
-            BodyCoding::None => self.rule_calls(&policy, body),
-            BodyCoding::Other => Ruling::Refused(Unjudged::Coding),
+            BodyCoding::None => self.evaluate_calls(&policy, body),
+            BodyCoding::Other => PolicyDecision::Refused(Unverifiable::Coding),
             BodyCoding::Coded(_) => {
-                let cap = self.config.cache.max_request.max(DECODED);
+                let cap = self.config.cache.max_request.max(MAX_DECOMPRESSED);
                 let cap = usize::try_from(cap).unwrap_or(usize::MAX);
-                match self.decoded(body, cap, None) {
-                    Ok(decoded) => self.rule_calls(&policy, &decoded.body),
-                    Err(InflateError::Bad) => Ruling::Refused(Unjudged::Coding),
-                    Err(InflateError::TooLarge) => Ruling::Refused(Unjudged::Length),
-                    Err(InflateError::OutOfMemory) => Ruling::Refused(Unjudged::Memory),
+                match self.decompress_within(body, cap, None) {
+                    Ok(decoded) => self.evaluate_calls(&policy, &decoded.body),
+                    Err(InflateError::Bad) => PolicyDecision::Refused(Unverifiable::Coding),
+                    Err(InflateError::TooLarge) => PolicyDecision::Refused(Unverifiable::Length),
+                    Err(InflateError::OutOfMemory) => PolicyDecision::Refused(Unverifiable::Memory),
                 }
             }
         }
     }
 
-    fn rule_calls(&mut self, policy: &Policy, body: &[u8]) -> Ruling {
+    fn evaluate_calls(&mut self, policy: &Policy, body: &[u8]) -> PolicyDecision {
         if self.request.text.is_ambiguous(body) {
-            return Ruling::Refused(Unjudged::Coding);
+            return PolicyDecision::Refused(Unverifiable::Coding);
         }
         let is_batch = body.trim_ascii_start().first() == Some(&b'[');
-        if memory::is_short() || is_batch && !memory::is_there(room_for(body.len())) {
-            return Ruling::Refused(Unjudged::Memory);
+        if memory::is_short() || is_batch && !memory::can_allocate(required_memory(body.len())) {
+            return PolicyDecision::Refused(Unverifiable::Memory);
         }
         match parse(body, policy.batch_max()) {
-            Ok(Request::Single(call)) => self.rule_call(policy, &call),
-            Ok(Request::Batch(calls)) => self.rule_batch(policy, &calls, body),
-            Err(Refusal::Syntax(_)) => Ruling::Refused(Unjudged::Syntax),
-            Err(Refusal::LongBatch) => Ruling::Refused(Unjudged::Batch(policy.batch_max())),
-            Err(why) => Ruling::Refused(Unjudged::Request(why)),
+            Ok(Request::Single(call)) => self.evaluate_call(policy, &call),
+            Ok(Request::Batch(calls)) => self.evaluate_batch(policy, &calls, body),
+            Err(ParseRefusal::Syntax(_)) => PolicyDecision::Refused(Unverifiable::Syntax),
+            Err(ParseRefusal::LongBatch) => {
+                PolicyDecision::Refused(Unverifiable::Batch(policy.batch_max()))
+            }
+            Err(why) => PolicyDecision::Refused(Unverifiable::Request(why)),
         }
     }
 
-    fn rule_call(&mut self, policy: &Policy, call: &Call<'_>) -> Ruling {
+    fn evaluate_call(&mut self, policy: &Policy, call: &Call<'_>) -> PolicyDecision {
         self.looked.rpc_method = call.method.to_vec();
-        let denied = self.judge_call(policy, call);
+        let denied = self.denial_for_call(policy, call);
         self.looked.ruled.push(denied.clone());
         let Some(denied) = denied else {
-            self.looked.bound = Bound::of(policy, call);
-            return Ruling::Allowed;
+            self.looked.bound = ResponseLimit::for_call(policy, call);
+            return PolicyDecision::Allowed;
         };
         self.looked.denied = 1;
         let answer = match call.id {
@@ -154,15 +160,23 @@ impl Exchange {
                 answer.and_then(|answer| answer.try_to_vec())
             }
         };
-        answer.map_or(Ruling::Refused(Unjudged::Memory), Ruling::Denied)
+        answer.map_or(
+            PolicyDecision::Refused(Unverifiable::Memory),
+            PolicyDecision::Denied,
+        )
     }
 
-    fn rule_batch(&mut self, policy: &Policy, calls: &[Call<'_>], body: &[u8]) -> Ruling {
+    fn evaluate_batch(
+        &mut self,
+        policy: &Policy,
+        calls: &[Call<'_>],
+        body: &[u8],
+    ) -> PolicyDecision {
         self.looked.batch_size = Some(calls.len());
-        self.looked.name_methods(calls);
+        self.looked.record_methods(calls);
         let ruled: Vec<_> = calls
             .iter()
-            .map(|call| self.judge_call(policy, call))
+            .map(|call| self.denial_for_call(policy, call))
             .collect();
         let denied = ruled.iter().flatten().count();
         self.looked.denied = denied;
@@ -170,33 +184,36 @@ impl Exchange {
         if denied == calls.len() {
             let elements = each().filter_map(|(call, denied)| {
                 let denied = denied.as_deref()?;
-                Some(Element::Stored(denied, call.id?))
+                Some(BatchElement::Stored(denied, call.id?))
             });
             let elements: Vec<_> = elements.collect();
             let answer = match elements.is_empty() {
                 true => Some(Vec::new()),
                 false => batch_identity(&elements).and_then(|answer| answer.try_to_vec()),
             };
-            return answer.map_or(Ruling::Refused(Unjudged::Memory), Ruling::Denied);
+            return answer.map_or(
+                PolicyDecision::Refused(Unverifiable::Memory),
+                PolicyDecision::Denied,
+            );
         }
         let is_bounded =
             |call: &Call<'_>| call.id.is_some() && policy.max_answer(call.method).is_some();
         if denied == 0 && !calls.iter().any(is_bounded) {
             self.looked.ruled = ruled;
-            return Ruling::Allowed;
+            return PolicyDecision::Allowed;
         }
         let mut places = Vec::with_capacity(calls.len());
         let mut request = Vec::with_capacity(body.len());
         for (call, denied) in each() {
             match (denied, call.id) {
                 (Some(denied), Some(id)) => {
-                    places.push(Member::Denied(Arc::clone(denied), id.to_vec()));
+                    places.push(BatchSource::Denied(Arc::clone(denied), id.to_vec()));
                     continue;
                 }
                 (Some(_), None) => continue,
                 (None, Some(id)) => {
                     let most = policy.max_answer(call.method);
-                    places.push(Member::Asked(id.to_vec(), most));
+                    places.push(BatchSource::Asked(id.to_vec(), most));
                 }
                 (None, None) => {}
             }
@@ -204,38 +221,38 @@ impl Exchange {
             request.extend_from_slice(&body[call.span.clone()]);
         }
         request.push(b']');
-        let mixed = Mixed {
+        let mixed = SplitBatch {
             places,
             gzip: self.request.accept_encoding.prefers_gzip() && !self.request.no_transform,
-            ..Mixed::default()
+            ..SplitBatch::default()
         };
         self.looked.allowed = Some((Box::new(mixed), request));
         self.looked.ruled = ruled;
-        Ruling::InPart
+        PolicyDecision::PartlyDenied
     }
 
     /// Returns the error for a call that is denied or over its concurrency limit; `None` if it
     /// is allowed.
-    fn judge_call(&mut self, policy: &Policy, call: &Call<'_>) -> Option<Arc<Entry>> {
+    fn denial_for_call(&mut self, policy: &Policy, call: &Call<'_>) -> Option<Arc<CacheEntry>> {
         if !call.method.iter().all(u8::is_ascii_graphic) {
             // Nethermind trims the name, and other nodes may change it further
-            return Some(Arc::clone(policy.misnamed()));
+            return Some(Arc::clone(policy.ambiguous_method_error()));
         }
-        match policy.judge(call.method) {
-            Verdict::Allowed => None,
-            Verdict::Denied => Some(Arc::clone(policy.denied())),
-            Verdict::Limited(limit) => match limit.take() {
+        match policy.evaluate(call.method) {
+            RuleDecision::Allowed => None,
+            RuleDecision::Denied => Some(Arc::clone(policy.method_denied_error())),
+            RuleDecision::Limited(limit) => match limit.acquire() {
                 Some(permit) => {
                     self.looked.permits.push(permit);
                     None
                 }
-                None => Some(Arc::clone(policy.limited())),
+                None => Some(Arc::clone(policy.limit_exceeded_error())),
             },
         }
     }
 
     /// Returns the permits: none of the calls is at the node any more.
-    pub(super) fn give_back_permits(&mut self) {
+    pub(super) fn release_permits(&mut self) {
         self.looked.permits.clear();
     }
 
@@ -243,15 +260,15 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
-    pub(super) fn ask_for_allowed(&mut self) -> Result<bool, Misuse> {
+    pub(super) fn forward_allowed_calls(&mut self) -> Result<bool, Misuse> {
         let Some((mixed, body)) = self.looked.allowed.take() else {
             return Ok(false);
         };
         self.stop_waiting();
-        self.move_on(Event::HitInPart, |_| Phase::AwaitingPart(mixed))?;
+        self.transition(Event::PartialHit, |_| Phase::AwaitingPart(mixed))?;
         self.request_body = body;
-        self.say_decoded();
-        self.ask_for_plain_part();
+        self.set_decoded_headers();
+        self.request_identity_part();
         Ok(true)
     }
 
@@ -259,14 +276,16 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
-    pub(super) fn deny(&mut self, ruling: Ruling) -> Result<(), Misuse> {
+    pub(super) fn deny(&mut self, ruling: PolicyDecision) -> Result<(), Misuse> {
         self.stop_waiting();
-        self.give_back_permits();
+        self.release_permits();
         let (status, body, field) = match ruling {
-            Ruling::Denied(body) => (200, body, None),
-            Ruling::Refused(why) => (why.status(), why.body(), why.field()),
+            PolicyDecision::Denied(body) => (200, body, None),
+            PolicyDecision::Refused(why) => (why.status(), why.body(), why.header()),
             // these requests are forwarded
-            Ruling::Allowed | Ruling::InPart => return Err(self.misuse(Event::Refuse)),
+            PolicyDecision::Allowed | PolicyDecision::PartlyDenied => {
+                return Err(self.misuse(Event::Refuse))
+            }
         };
         if self.config.caches() {
             self.cache_status = CacheStatus::Bypass;
@@ -278,12 +297,12 @@ impl Exchange {
             self.head_edits.push(HeadEdit::set("Content-Type", JSON));
         }
         self.head_edits.extend(field);
-        let answer = Box::new(Answer {
+        let answer = Box::new(ResponseBody {
             status,
             is_ours: true,
             body,
-            ..Answer::default()
+            ..ResponseBody::default()
         });
-        self.move_on(Event::Refuse, |_| Phase::Ready(answer))
+        self.transition(Event::Refuse, |_| Phase::Ready(answer))
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use super::cache::fill::Fill;
 use super::machine::Exchange;
 use crate::mode::Mode;
-use crate::panics::caught;
+use crate::panics::catch_panic;
 
 /// The next action of a host.
 #[derive(Debug)]
@@ -20,15 +20,15 @@ pub enum Step {
     /// and [`Exchange::body`].
     Respond,
     /// Repeat the lookup when this request is woken, or when its
-    /// [timer](super::drive::Driver::next_timer) expires.
+    /// [timer](super::drive::Driver::next_timeout_ms) expires.
     Wait,
     /// Send the head with the head edits, and stream the body unchanged.
     Pass,
     /// Send the response as with [`Step::Pass`], and report each piece of the body to
     /// [`Driver::piece`](super::drive::Driver::piece).
-    Show,
+    Observe,
     /// Withhold the head, and deliver the body to [`Driver::piece`](super::drive::Driver::piece).
-    Hold,
+    Buffer,
     /// Send the head with the head edits, and the body through
     /// [`Driver::stream`](super::drive::Driver::stream), beginning with the last piece that was
     /// delivered.
@@ -39,15 +39,15 @@ pub enum Step {
     /// delivered, and the rest of the body unchanged.
     SendThenPass,
     /// Run this job on a thread that serves no connections, then pass it to
-    /// [`Driver::done`](super::drive::Driver::done).
-    OffLoop(Job),
+    /// [`Driver::done`](super::drive::Driver::job_done).
+    RunJob(Job),
     /// Respond with 502: nothing was sent, and there is no response to send.
-    Fail(Lack),
+    Fail(FailureReason),
 }
 
 /// The reason why there is no response to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lack {
+pub enum FailureReason {
     /// The upstream's response is truncated.
     Short,
     /// There is no memory for a response that can't be sent unchanged.
@@ -61,62 +61,68 @@ pub enum Lack {
     Protocol,
 }
 
-impl Lack {
+impl FailureReason {
     /// Returns the reason for an exchange with this mode that has no response to send.
-    pub(super) fn of(mode: Mode) -> Self {
+    pub(super) fn from_mode(mode: Mode) -> Self {
         match mode {
-            Mode::SszVersion | Mode::SszFork | Mode::SszInvalid | Mode::SszLength => Lack::Format,
-            Mode::SszBusy | Mode::Encoded | Mode::Failed => Lack::Format,
-            _ => Lack::Memory,
+            Mode::SszVersion | Mode::SszFork | Mode::SszInvalid | Mode::SszLength => {
+                FailureReason::Format
+            }
+            Mode::SszBusy | Mode::Encoded | Mode::Failed => FailureReason::Format,
+            _ => FailureReason::Memory,
         }
     }
 
     /// Name of the reason, for hosts whose logs have one for each local reply.
     pub const fn name(self) -> &'static str {
         match self {
-            Lack::Short => "sszip_cut_short",
-            Lack::Memory => "sszip_memory",
-            Lack::Format => "sszip_format",
-            Lack::Judgement => "sszip_not_judged",
-            Lack::Protocol => "sszip_protocol",
+            FailureReason::Short => "sszip_cut_short",
+            FailureReason::Memory => "sszip_memory",
+            FailureReason::Format => "sszip_format",
+            FailureReason::Judgement => "sszip_not_judged",
+            FailureReason::Protocol => "sszip_protocol",
         }
     }
 
     /// Description of the reason, for logs.
     pub const fn text(self) -> &'static CStr {
         match self {
-            Lack::Short => c"the response ended before its length was reached",
-            Lack::Memory => c"no memory for the whole answer",
-            Lack::Format => c"the response can't be had as SSZ, and was longer than ssz_hold",
-            Lack::Judgement => c"the response was not judged, and is to be sent as SSZ only",
-            Lack::Protocol => c"the node switches protocols (101) where calls are judged",
+            FailureReason::Short => c"the response ended before its length was reached",
+            FailureReason::Memory => c"no memory for the whole answer",
+            FailureReason::Format => {
+                c"the response can't be had as SSZ, and was longer than ssz_hold"
+            }
+            FailureReason::Judgement => {
+                c"the response was not judged, and is to be sent as SSZ only"
+            }
+            FailureReason::Protocol => c"the node switches protocols (101) where calls are judged",
         }
     }
 }
 
 /// Work that takes too long for an event loop, and can run on any thread.
 #[derive(Debug)]
-pub struct Job(pub(super) Work);
+pub struct Job(pub(super) JobKind);
 
 #[derive(Debug)]
-pub(super) enum Work {
+pub(super) enum JobKind {
     /// Compress or decompress a response.
     Answer(Box<Exchange>),
     /// Build and store the entry for a response that was sent.
     Store(Box<Fill>),
     /// Free the memory of a response that was sent.
-    Forget(Option<Box<Exchange>>),
+    Teardown(Option<Box<Exchange>>),
 }
 
 /// Length of a response in bytes from which its memory is freed by a job: returning memory to the
 /// system takes a tenth of a millisecond per megabyte. Shorter responses are freed at once, so that
 /// the next request can use the memory.
-pub(super) const LONG_TO_FORGET: usize = 32 << 20;
+pub(super) const TEARDOWN_JOB_LENGTH: usize = 32 << 20;
 
 impl Job {
     /// Maximum number of jobs that a process should run at once: one core is left to the event loop
     /// if there is more than one.
-    pub fn at_once() -> usize {
+    pub fn max_concurrency() -> usize {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         cores.saturating_sub(1).max(1)
     }
@@ -124,18 +130,18 @@ impl Job {
     /// Runs the job. Takes milliseconds per megabyte.
     pub fn run(&mut self) {
         match &mut self.0 {
-            Work::Answer(exchange) => code(exchange),
+            JobKind::Answer(exchange) => run_compression(exchange),
             // an entry that could not be built is not stored
-            Work::Store(fill) => caught(|| fill.build()).unwrap_or_default(),
-            Work::Forget(exchange) => drop(exchange.take()),
+            JobKind::Store(fill) => catch_panic(|| fill.build()).unwrap_or_default(),
+            JobKind::Teardown(exchange) => drop(exchange.take()),
         }
     }
 
     /// Whether the job must run even if its client has disconnected.
-    pub fn is_to_be_stored(&self) -> bool {
+    pub fn runs_without_client(&self) -> bool {
         match &self.0 {
-            Work::Answer(exchange) => exchange.is_filling(),
-            Work::Store(_) | Work::Forget(_) => true,
+            JobKind::Answer(exchange) => exchange.is_filling(),
+            JobKind::Store(_) | JobKind::Teardown(_) => true,
         }
     }
 
@@ -143,37 +149,37 @@ impl Job {
     /// clock.
     pub fn store(self, now: u64) {
         match self.0 {
-            Work::Answer(_) | Work::Forget(_) => {}
-            Work::Store(fill) => caught(|| fill.publish(now)).unwrap_or_default(),
+            JobKind::Answer(_) | JobKind::Teardown(_) => {}
+            JobKind::Store(fill) => catch_panic(|| fill.publish(now)).unwrap_or_default(),
         }
     }
 }
 
 /// Runs the compression; if it panics, the original body is sent.
-pub(super) fn code(exchange: &mut Exchange) {
-    let coded = caught(|| exchange.code());
+pub(super) fn run_compression(exchange: &mut Exchange) {
+    let coded = catch_panic(|| exchange.compress());
     // the state allows the compression, or sending the original
-    let _ = coded.unwrap_or_else(|| exchange.give_up(Mode::Failed));
+    let _ = coded.unwrap_or_else(|| exchange.send_original(Mode::Failed));
 }
 
 /// Changes that the host's other filters make to a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beside {
+pub enum OtherFilters {
     /// The body is not changed.
-    Nothing,
+    None,
     /// The body is changed.
-    Changed,
+    BodyChanged,
     /// The body is changed, and the upstream's body is reported to
-    /// [`Driver::node_piece`](super::drive::Driver::node_piece).
-    Apart,
+    /// [`Driver::node_piece`](super::drive::Driver::upstream_piece).
+    SeparateCopy,
 }
 
 /// Stores the entry, or returns the job that builds it.
-pub(super) fn stored(mut fill: Box<Fill>, now: u64) -> Option<Job> {
+pub(super) fn store_or_job(mut fill: Box<Fill>, now: u64) -> Option<Job> {
     if fill.is_long() {
-        return Some(Job(Work::Store(fill)));
+        return Some(Job(JobKind::Store(fill)));
     }
-    caught(|| {
+    catch_panic(|| {
         fill.build();
         fill.publish(now);
     });
@@ -185,23 +191,23 @@ mod tests {
     use std::io::Write;
     use std::sync::Arc;
 
-    use super::{Job, Step, Work};
-    use crate::config::Directives;
+    use super::{Job, JobKind, Step};
+    use crate::config::ConfigBlock;
     use crate::exchange::drive::{BodyLength, Driver, RequestBody};
     use crate::exchange::transitions::State;
-    use crate::exchange::{Asked, Exchange, Field, RequestHead, ResponseHead};
+    use crate::exchange::{Exchange, Header, LookupRequest, RequestHead, ResponseHead};
     use crate::memory::Budget;
     use crate::mode::Mode;
 
-    const JSON: Field<'static> = (b"Content-Type", b"application/json");
+    const JSON: Header<'static> = (b"Content-Type", b"application/json");
 
     /// Returns an exchange whose response, with these headers, waits for its compression.
     fn exchange_before_compression(
         most: Option<&[u8]>,
-        fields: &[Field<'_>],
+        fields: &[Header<'_>],
         body: &[u8],
     ) -> Box<Exchange> {
-        let mut directives = Directives::default();
+        let mut directives = ConfigBlock::default();
         directives.set("enable", &[b"on"]).unwrap();
         if let Some(most) = most {
             directives.set("max_answer", &[b"eth_*", most]).unwrap();
@@ -214,12 +220,12 @@ mod tests {
         };
         driver.request_head(head).unwrap();
         let call = br#"{"jsonrpc":"2.0","id":1,"method":"eth_getLogs"}"#;
-        driver.need(BodyLength::Known(call.len() as u64));
-        let asked = Asked {
+        driver.required_body(BodyLength::Known(call.len() as u64));
+        let asked = LookupRequest {
             coding_allowed: true,
-            ..Asked::default()
+            ..LookupRequest::default()
         };
-        driver.look_up(RequestBody::Whole(call), asked).unwrap();
+        driver.lookup(RequestBody::Whole(call), asked).unwrap();
         let head = ResponseHead {
             status: 200,
             content_length: Some(body.len() as u64),
@@ -231,10 +237,10 @@ mod tests {
             coding_allowed: true,
             host_writes_vary: false,
         };
-        assert!(matches!(driver.response_head(head), Ok(Step::Hold)));
+        assert!(matches!(driver.response_head(head), Ok(Step::Buffer)));
         driver.piece(body).unwrap();
         match driver.end().unwrap() {
-            Step::OffLoop(Job(Work::Answer(exchange))) => exchange,
+            Step::RunJob(Job(JobKind::Answer(exchange))) => exchange,
             step => panic!("{step:?}"),
         }
     }
@@ -251,7 +257,7 @@ mod tests {
         );
         for most in [None, Some(&b"3m"[..])] {
             let mut exchange = exchange_before_compression(most, &[JSON], text.as_bytes());
-            exchange.give_up(Mode::Failed).unwrap();
+            exchange.send_original(Mode::Failed).unwrap();
             let state = (exchange.state(), exchange.mode());
             assert_eq!(state, (State::Ready, Mode::Failed), "{most:?}");
             assert!(body(&exchange) == text.as_bytes());
@@ -265,7 +271,7 @@ mod tests {
         let fields = [JSON, (b"Content-Encoding", b"gzip")];
         let coded = coder.finish().unwrap();
         let mut exchange = exchange_before_compression(Some(b"3m"), &fields, &coded);
-        exchange.give_up(Mode::Failed).unwrap();
+        exchange.send_original(Mode::Failed).unwrap();
         let state = (exchange.state(), exchange.mode());
         assert_eq!(state, (State::Ready, Mode::Denied));
         let error = body(&exchange);

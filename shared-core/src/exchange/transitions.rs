@@ -19,13 +19,13 @@ pub enum State {
     /// A stored response must be decompressed before it is sent.
     Decoding,
     /// A stored response or an error replaces the upstream's response, whose body is discarded.
-    Replacing,
+    DiscardingUpstream,
     /// The head is withheld, and the body is being buffered.
-    Collecting,
+    Buffering,
     /// The head is withheld, and the upstream's part of a batch is being buffered.
-    CollectingPart,
+    BufferingPart,
     /// The body is complete, and the compression has not run.
-    Coding,
+    Compressing,
     /// The upstream's part of a batch is complete, and is to be merged with the stored part.
     Merging,
     /// The response is decided: its head edits and body are ready to send.
@@ -37,7 +37,7 @@ pub enum State {
     /// The end of the stream was sent.
     Finished,
     /// The upstream truncated the body: there is no response to complete.
-    Cut,
+    Aborted,
 }
 
 /// The events that move an exchange.
@@ -52,7 +52,7 @@ pub enum Event {
     /// The response is stored in a form that must be decompressed first.
     HitToDecode,
     /// A part of the responses to a batch is stored.
-    HitInPart,
+    PartialHit,
     /// The response is not stored, or not yet.
     Miss,
     /// The request's body is to be rewritten.
@@ -71,7 +71,7 @@ pub enum Event {
     /// A response head was received whose response is passed.
     HeadToPass,
     /// A response head was received whose body is to be buffered.
-    HeadToHold,
+    HeadToBuffer,
     /// A response head was received whose body is to be merged with stored responses.
     HeadToMerge,
     /// A response head was received whose body is to be streamed through the encoder.
@@ -83,15 +83,15 @@ pub enum Event {
     /// The head can't be withheld any longer: the body is streamed through the encoder.
     StartStream,
     /// The exchange can't proceed: the bytes received are sent unchanged.
-    GiveUp,
+    SendOriginal,
     /// The exchange can't proceed, and the response must not be sent unchanged.
     Fail,
     /// The body ended and is complete.
     End,
     /// The body or the connection ended before the body was complete.
-    CutShort,
+    Truncated,
     /// The compression ran; its output, or the original, is to be sent.
-    Coded,
+    Compressed,
     /// The end of the stream was encoded.
     Finish,
 }
@@ -104,57 +104,57 @@ pub const TRANSITIONS: &[(State, Event, State)] = {
         (Start, RequestHead, AwaitingHead),
         (AwaitingHead, Hit, Ready),
         (AwaitingHead, HitToDecode, Decoding),
-        (AwaitingHead, HitInPart, AwaitingPart),
+        (AwaitingHead, PartialHit, AwaitingPart),
         (AwaitingHead, Miss, AwaitingHead),
         (AwaitingHead, Rewrite, Rewriting),
         (AwaitingHead, Refuse, Ready),
         (Rewriting, Rewritten, AwaitingHead),
         (Rewriting, Refuse, Ready),
-        (Rewriting, GiveUp, AwaitingHead),
+        (Rewriting, SendOriginal, AwaitingHead),
         (AwaitingHead, Wait, Waiting),
         (Waiting, Wake, AwaitingHead),
         (Decoding, Hit, Ready),
         (Decoding, Miss, AwaitingHead),
-        (Decoding, GiveUp, AwaitingHead),
+        (Decoding, SendOriginal, AwaitingHead),
         (AwaitingHead, HeadToPass, Passing),
-        (AwaitingHead, HeadToHold, Collecting),
+        (AwaitingHead, HeadToBuffer, Buffering),
         (AwaitingHead, HeadToStream, Streaming),
-        (AwaitingHead, Replace, Replacing),
-        (AwaitingHead, GiveUp, Passing),
-        (AwaitingHead, Fail, Cut),
+        (AwaitingHead, Replace, DiscardingUpstream),
+        (AwaitingHead, SendOriginal, Passing),
+        (AwaitingHead, Fail, Aborted),
         (AwaitingPart, HeadToPass, Passing),
-        (AwaitingPart, HeadToMerge, CollectingPart),
-        (AwaitingPart, GiveUp, CollectingPart),
-        (AwaitingPart, Fail, Cut),
+        (AwaitingPart, HeadToMerge, BufferingPart),
+        (AwaitingPart, SendOriginal, BufferingPart),
+        (AwaitingPart, Fail, Aborted),
         (Start, Update, AwaitingUpdate),
         (AwaitingUpdate, HeadToPass, Passing),
-        (AwaitingUpdate, GiveUp, Passing),
-        (Replacing, HeadToHold, Replacing),
-        (Replacing, Piece, Replacing),
-        (Replacing, GiveUp, Replacing),
-        (Replacing, End, Ready),
-        (Replacing, CutShort, Cut),
-        (Collecting, Piece, Collecting),
-        (Collecting, StartStream, Streaming),
-        (Collecting, GiveUp, Passing),
-        (Collecting, Replace, Replacing),
-        (Collecting, End, Coding),
-        (Collecting, CutShort, Cut),
-        (CollectingPart, Piece, CollectingPart),
-        (CollectingPart, GiveUp, Passing),
-        (CollectingPart, End, Merging),
-        (CollectingPart, CutShort, Cut),
+        (AwaitingUpdate, SendOriginal, Passing),
+        (DiscardingUpstream, HeadToBuffer, DiscardingUpstream),
+        (DiscardingUpstream, Piece, DiscardingUpstream),
+        (DiscardingUpstream, SendOriginal, DiscardingUpstream),
+        (DiscardingUpstream, End, Ready),
+        (DiscardingUpstream, Truncated, Aborted),
+        (Buffering, Piece, Buffering),
+        (Buffering, StartStream, Streaming),
+        (Buffering, SendOriginal, Passing),
+        (Buffering, Replace, DiscardingUpstream),
+        (Buffering, End, Compressing),
+        (Buffering, Truncated, Aborted),
+        (BufferingPart, Piece, BufferingPart),
+        (BufferingPart, SendOriginal, Passing),
+        (BufferingPart, End, Merging),
+        (BufferingPart, Truncated, Aborted),
         (Passing, Observe, Passing),
-        (Coding, Coded, Ready),
-        (Coding, GiveUp, Ready),
-        (Coding, Refuse, Ready),
-        (Coding, CutShort, Cut),
-        (Merging, Coded, Ready),
-        (Merging, GiveUp, Ready),
-        (Merging, CutShort, Cut),
+        (Compressing, Compressed, Ready),
+        (Compressing, SendOriginal, Ready),
+        (Compressing, Refuse, Ready),
+        (Compressing, Truncated, Aborted),
+        (Merging, Compressed, Ready),
+        (Merging, SendOriginal, Ready),
+        (Merging, Truncated, Aborted),
         (Streaming, Piece, Streaming),
         (Streaming, Finish, Finished),
-        (Streaming, CutShort, Cut),
+        (Streaming, Truncated, Aborted),
     ]
 };
 
@@ -174,7 +174,12 @@ pub fn diagram() -> String {
     for (from, on, to) in TRANSITIONS {
         text.push_str(&format!("    {from:?} --> {to:?}: {on:?}\n"));
     }
-    for last in [State::Ready, State::Passing, State::Finished, State::Cut] {
+    for last in [
+        State::Ready,
+        State::Passing,
+        State::Finished,
+        State::Aborted,
+    ] {
         text.push_str(&format!("    {last:?} --> [*]\n"));
     }
     text

@@ -2,18 +2,18 @@
 
 /// Maximum length of a response that is read for JSON-RPC errors although it is not stored.
 /// Bytes.
-pub(super) const MOST: usize = 4 << 10;
+pub(super) const MAX_WATCHED_LENGTH: usize = 4 << 10;
 
 /// The outcome of an upstream request.
 #[derive(Debug, Default)]
-pub(super) struct Upstream {
+pub(super) struct UpstreamOutcome {
     pub(super) status: Option<u16>,
     pub(super) has_failed: bool,
     /// Copy of a response that is passed and may be a JSON-RPC error.
     pub(super) watched: Option<Vec<u8>>,
 }
 
-impl Upstream {
+impl UpstreamOutcome {
     /// Status of the upstream's response; `None` if there is none.
     pub(super) fn status(&self) -> Option<u16> {
         self.status
@@ -24,7 +24,9 @@ impl Upstream {
         let Some(watched) = &mut self.watched else {
             return;
         };
-        if watched.len() + piece.len() > MOST || watched.try_reserve(piece.len()).is_err() {
+        if watched.len() + piece.len() > MAX_WATCHED_LENGTH
+            || watched.try_reserve(piece.len()).is_err()
+        {
             self.watched = None;
             return;
         }

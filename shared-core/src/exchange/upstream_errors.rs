@@ -1,32 +1,32 @@
 //! Upstream errors for the counters: the status of the response, connection failures, and the
 //! JSON-RPC errors of responses that are not stored.
 
-use super::head::CacheKind;
+use super::head::RequestKind;
 use super::machine::Exchange;
 use super::phase::Phase;
-use super::upstream::MOST;
+use super::upstream::MAX_WATCHED_LENGTH;
 use crate::cache::process::upstream_errors::{UpstreamError, UpstreamErrors};
 use crate::cache::reason::Reason;
-use crate::cache::stale::Failure;
+use crate::cache::use_stale::UpstreamFailure;
 use crate::jsonrpc::response::{parse, parse_batch, Outcome};
 use crate::mode::Mode;
 
 impl Exchange {
     /// Counts a failed upstream request, once.
-    pub(super) fn record_failure(&mut self, failure: Failure) {
-        if matches!(failure, Failure::Status(_)) || !self.is_upstream_counted() {
+    pub(super) fn record_failure(&mut self, failure: UpstreamFailure) {
+        if matches!(failure, UpstreamFailure::Status(_)) || !self.is_upstream_counted() {
             // a status is counted with its head
             return;
         }
         self.upstream.has_failed = true;
-        self.record_error(UpstreamError::of_failure(failure));
+        self.record_error(UpstreamError::from_failure(failure));
     }
 
     /// Counts the status of the node's response, once.
     pub(super) fn record_status(&mut self, status: u16) {
         if self.is_upstream_counted() {
             self.upstream.status = Some(status);
-            self.record_error(UpstreamError::of_failure(Failure::Status(status)));
+            self.record_error(UpstreamError::from_failure(UpstreamFailure::Status(status)));
         }
     }
 
@@ -48,7 +48,7 @@ impl Exchange {
     }
 
     /// Whether the upstream truncated its response.
-    pub(super) fn is_cut_by_node(&self) -> bool {
+    pub(super) fn is_truncated_by_upstream(&self) -> bool {
         self.mode == Mode::Cut || self.reason == Reason::Cut
     }
 
@@ -60,33 +60,33 @@ impl Exchange {
         };
         let is_short = held
             .declared
-            .is_some_and(|length| (1..=MOST).contains(&length));
-        let is_watched = is_short && self.is_unread_call();
+            .is_some_and(|length| (1..=MAX_WATCHED_LENGTH).contains(&length));
+        let is_watched = is_short && self.is_unstored_call();
         self.upstream.watched = is_watched.then(Vec::new);
         is_watched
     }
 
     /// Whether this is the response to a JSON-RPC request, and is not stored.
-    fn is_unread_call(&self) -> bool {
-        self.request.cache.kind == CacheKind::Call
+    fn is_unstored_call(&self) -> bool {
+        self.request.cache.kind == RequestKind::Call
             && self.storing.fill.is_none()
             && !matches!(self.mode, Mode::Encoded | Mode::Upgrade)
     }
 
     /// Counts the JSON-RPC errors of a response that was passed.
-    pub(super) fn record_watched(&mut self) {
+    pub(super) fn record_passed_errors(&mut self) {
         if let Some(watched) = self.upstream.watched.take() {
             record_rpc_errors(&watched, self.upstream_errors());
         }
     }
 
     /// Counts the JSON-RPC errors of a buffered response.
-    pub(super) fn record_held(&self) {
+    pub(super) fn record_buffered_errors(&self) {
         let Phase::Coding(whole) = &self.phase else {
             return;
         };
         let body = &whole.held.body;
-        if body.len() <= MOST && !whole.stages.inflates && self.is_unread_call() {
+        if body.len() <= MAX_WATCHED_LENGTH && !whole.stages.inflates && self.is_unstored_call() {
             record_rpc_errors(body, self.upstream_errors());
         }
     }
@@ -105,7 +105,7 @@ fn record_rpc_errors(body: &[u8], errors: &UpstreamErrors) {
     };
     for response in responses.unwrap_or_default() {
         if let Outcome::Error(error) = response.outcome {
-            errors.record(UpstreamError::of_rpc(&body[error]));
+            errors.record(UpstreamError::from_rpc_error(&body[error]));
         }
     }
 }

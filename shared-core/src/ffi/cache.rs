@@ -5,16 +5,19 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::config::{waiter_of, PROCESS, WOKEN};
-use super::exchange::{ask, fields_of, give_step, read, response_head_of, sszip_exchange};
+use super::exchange::{
+    fields_of, response_head_of, sszip_exchange, with_driver, with_exchange, write_step,
+};
 use super::job::sszip_job;
-use super::panic::{borrow_mut, borrow_sized, boundary, caught, give};
+use super::panic::{borrow_mut, borrow_sized, boundary, catch_panic, write_result};
 use super::types::{
-    slice_of, sszip_asked, sszip_beside, sszip_failure, sszip_field, sszip_need,
-    sszip_request_body, sszip_response_head, sszip_status, sszip_step, sszip_str,
+    slice_of, sszip_failure, sszip_header, sszip_lookup_request, sszip_other_filters,
+    sszip_request_body, sszip_required_body, sszip_response_head, sszip_status, sszip_step,
+    sszip_str,
 };
 use crate::cache::reason::Reason;
-use crate::exchange::drive::{Beside, BodyLength, Driver, Need, RequestBody};
-use crate::exchange::{Asked, Exchange, Purge};
+use crate::exchange::drive::{BodyLength, Driver, OtherFilters, RequestBody, RequiredBody};
+use crate::exchange::{Exchange, LookupRequest, PurgeRequest};
 use crate::log;
 
 /// Returns the part of the request body that a lookup requires, for a request
@@ -26,17 +29,17 @@ use crate::log;
 /// # Safety
 /// `exchange` is NULL or valid.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_need(
+pub unsafe extern "C" fn sszip_exchange_required_body(
     exchange: *mut sszip_exchange,
     length: i64,
-) -> sszip_need {
+) -> sszip_required_body {
     let length = u64::try_from(length).map_or(BodyLength::Unknown, BodyLength::Known);
     // SAFETY: the function's contract.
-    match unsafe { ask(exchange, |driver| driver.need(length)) } {
-        Some(Need::LookUp) => sszip_need::SSZIP_NEED_LOOK_UP,
-        Some(Need::Body) => sszip_need::SSZIP_NEED_BODY,
-        Some(Need::WholeBody) => sszip_need::SSZIP_NEED_WHOLE_BODY,
-        Some(Need::Nothing) | None => sszip_need::SSZIP_NEED_NOTHING,
+    match unsafe { with_driver(exchange, |driver| driver.required_body(length)) } {
+        Some(RequiredBody::LookUp) => sszip_required_body::SSZIP_NEED_LOOK_UP,
+        Some(RequiredBody::Body) => sszip_required_body::SSZIP_NEED_BODY,
+        Some(RequiredBody::WholeBody) => sszip_required_body::SSZIP_NEED_WHOLE_BODY,
+        Some(RequiredBody::Nothing) | None => sszip_required_body::SSZIP_NEED_NOTHING,
     }
 }
 
@@ -48,12 +51,12 @@ pub unsafe extern "C" fn sszip_exchange_need(
 /// # Safety
 /// `exchange` is NULL or valid.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_take_room(
+pub unsafe extern "C" fn sszip_exchange_reserve_body_copy(
     exchange: *mut sszip_exchange,
     bytes: usize,
 ) -> bool {
     // SAFETY: the function's contract.
-    unsafe { ask(exchange, |driver| driver.take_room(bytes)) }.unwrap_or(false)
+    unsafe { with_driver(exchange, |driver| driver.reserve_body_copy(bytes)) }.unwrap_or(false)
 }
 
 /// Looks up stored responses to the request, and returns the next action. If
@@ -63,16 +66,16 @@ pub unsafe extern "C" fn sszip_exchange_take_room(
 /// `exchange` is NULL or valid; `request` is NULL or valid with all that it
 /// points at; `step` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_look_up(
+pub unsafe extern "C" fn sszip_exchange_lookup(
     exchange: *mut sszip_exchange,
-    request: *const sszip_asked,
+    request: *const sszip_lookup_request,
     step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
         let driver = &mut borrow_mut!(exchange).driver;
         let request = borrow_sized!(request);
         const WHOLE: u32 = sszip_request_body::SSZIP_BODY_WHOLE as u32;
-        const UNREAD: u32 = sszip_request_body::SSZIP_BODY_UNREAD as u32;
+        const UNREAD: u32 = sszip_request_body::SSZIP_BODY_AWAITS_CONTINUE as u32;
         const UNAVAILABLE: u32 = sszip_request_body::SSZIP_BODY_UNAVAILABLE as u32;
         let config = driver.exchange().map(|open| Arc::clone(open.config()));
         // SAFETY: the function's contract.
@@ -84,10 +87,10 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
         };
         // SAFETY: the function's contract.
         let (body, request) = unsafe {
-            let known = Asked {
+            let known = LookupRequest {
                 namespace: is_named.then(|| request.name_space.bytes()),
                 place: &place,
-                unnamed: request.unnamed,
+                unnamed: request.route_unnamed,
                 local: false,
                 host: request.host.bytes(),
                 port: request.port,
@@ -95,25 +98,25 @@ pub unsafe extern "C" fn sszip_exchange_look_up(
                 body: request.body.bytes(),
                 now: request.now,
                 coding_allowed: request.coding_allowed,
-                whole: request.whole,
-                filters: request.filters,
+                whole: request.no_split,
+                filters: request.has_other_filters,
                 host_writes_vary: request.host_writes_vary,
                 forwards_codings: request.forwards_codings,
                 waiter: waiter_of(request.waiter),
                 bypass: request.bypass,
                 never_anew: false,
             };
-            let body = match request.body_is {
+            let body = match request.body_state {
                 WHOLE => RequestBody::Whole(request.body.bytes()),
-                UNREAD => RequestBody::Unread,
+                UNREAD => RequestBody::AwaitsContinue,
                 UNAVAILABLE => RequestBody::Unavailable,
                 _ => return sszip_status::SSZIP_STATUS_MISUSE,
             };
             (body, known)
         };
-        let found = driver.look_up(body, request);
+        let found = driver.lookup(body, request);
         // SAFETY: the function's contract.
-        unsafe { give_step(found, step) }
+        unsafe { write_step(found, step) }
     })
 }
 
@@ -131,7 +134,7 @@ pub unsafe extern "C" fn sszip_exchange_purge(
     exchange: *mut sszip_exchange,
     method: sszip_str,
     query: sszip_str,
-    request: *const sszip_asked,
+    request: *const sszip_lookup_request,
     step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
@@ -143,7 +146,7 @@ pub unsafe extern "C" fn sszip_exchange_purge(
         // SAFETY: the function's contract.
         let purge = unsafe {
             let name = request.name_space;
-            Purge {
+            PurgeRequest {
                 method: method.bytes(),
                 query: query.bytes(),
                 namespace: (!name.data.is_null()).then(|| name.bytes()),
@@ -152,7 +155,7 @@ pub unsafe extern "C" fn sszip_exchange_purge(
             }
         };
         // SAFETY: the function's contract.
-        unsafe { give_step(driver.purge(&purge), step) }
+        unsafe { write_step(driver.purge(&purge), step) }
     })
 }
 
@@ -164,20 +167,20 @@ pub unsafe extern "C" fn sszip_exchange_purge(
 /// # Safety
 /// `exchange` is NULL or valid.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_take_update(
+pub unsafe extern "C" fn sszip_exchange_take_background_update(
     exchange: *mut sszip_exchange,
 ) -> *mut sszip_exchange {
     // SAFETY: the function's contract.
-    let update = unsafe { ask(exchange, Driver::take_update) }.flatten();
+    let update = unsafe { with_driver(exchange, Driver::take_background_update) }.flatten();
     update.map_or(std::ptr::null_mut(), |update| {
-        Box::into_raw(Box::new(sszip_exchange::of(update)))
+        Box::into_raw(Box::new(sszip_exchange::from_driver(update)))
     })
 }
 
 /// Returns an exchange for a probe, before the request is processed any
 /// further; NULL: no probe is due. Call it until it returns NULL. The host
 /// sends a GET without a body to the path that
-/// `sszip_exchange_path_of_inquiry` derives from this request's path, and
+/// `sszip_exchange_probe_path` derives from this request's path, and
 /// continues the new exchange with the response head. `url` is the upstream of
 /// this request if it differs from request to request; NULL `data`: the
 /// route's upstream. The host cancels the probe if there is no response after
@@ -187,7 +190,7 @@ pub unsafe extern "C" fn sszip_exchange_take_update(
 /// # Safety
 /// `exchange` is NULL or valid, `url` a valid string.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_take_inquiry(
+pub unsafe extern "C" fn sszip_exchange_take_probe(
     exchange: *mut sszip_exchange,
     url: sszip_str,
     now: u64,
@@ -195,15 +198,15 @@ pub unsafe extern "C" fn sszip_exchange_take_inquiry(
     // SAFETY: the function's contract.
     let inquiry = unsafe {
         let url = (!url.data.is_null()).then(|| url.bytes());
-        ask(exchange, |driver| driver.take_inquiry(url, now))
+        with_driver(exchange, |driver| driver.take_probe(url, now))
     };
     inquiry.flatten().map_or(std::ptr::null_mut(), |inquiry| {
-        Box::into_raw(Box::new(sszip_exchange::of(inquiry)))
+        Box::into_raw(Box::new(sszip_exchange::from_driver(inquiry)))
     })
 }
 
 /// Returns the path of a probe, for an exchange of
-/// `sszip_exchange_take_inquiry`, in place of `path`, which is the request's
+/// `sszip_exchange_take_probe`, in place of `path`, which is the request's
 /// path. Valid until the next call of this function or of
 /// `sszip_exchange_variable` for the exchange, or `sszip_exchange_free`.
 /// `SSZIP_STATUS_MISUSE`: the exchange is no probe.
@@ -212,7 +215,7 @@ pub unsafe extern "C" fn sszip_exchange_take_inquiry(
 /// `exchange` is NULL or valid, `path` a valid string; `out` points at memory
 /// of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_path_of_inquiry(
+pub unsafe extern "C" fn sszip_exchange_probe_path(
     exchange: *mut sszip_exchange,
     path: sszip_str,
     out: *mut sszip_str,
@@ -221,11 +224,11 @@ pub unsafe extern "C" fn sszip_exchange_path_of_inquiry(
         let exchange = borrow_mut!(exchange);
         // SAFETY: the function's contract.
         let path = unsafe { path.bytes() };
-        let Some(path) = exchange.driver.path_of_inquiry(path) else {
+        let Some(path) = exchange.driver.probe_path(path) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
         exchange.text = path;
-        give!(out, sszip_str::of(&exchange.text));
+        write_result!(out, sszip_str::from_bytes(&exchange.text));
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -238,7 +241,7 @@ pub unsafe extern "C" fn sszip_exchange_path_of_inquiry(
 /// # Safety
 /// `exchange` is NULL or valid; `serves_stale` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_fails(
+pub unsafe extern "C" fn sszip_exchange_upstream_failed(
     exchange: *mut sszip_exchange,
     failure: u32,
     status: u16,
@@ -250,18 +253,18 @@ pub unsafe extern "C" fn sszip_exchange_fails(
         let Some(failure) = sszip_failure::numbered(failure, status) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        give!(serves_stale, driver.fails(failure, now));
+        write_result!(serves_stale, driver.upstream_failed(failure, now));
         sszip_status::SSZIP_STATUS_OK
     })
 }
 
-/// Writes to `serves_stale` the result that `sszip_exchange_fails` would have,
+/// Writes to `serves_stale` the result that `sszip_exchange_upstream_failed` would have,
 /// without reporting a failure.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `serves_stale` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_would_stand_in(
+pub unsafe extern "C" fn sszip_exchange_would_serve_stale(
     exchange: *mut sszip_exchange,
     failure: u32,
     status: u16,
@@ -273,26 +276,30 @@ pub unsafe extern "C" fn sszip_exchange_would_stand_in(
         let Some(failure) = sszip_failure::numbered(failure, status) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        let said = driver.tell(|exchange| exchange.would_stand_in(failure, now));
-        give!(serves_stale, said.unwrap_or(false));
+        let said = driver.with_exchange(|exchange| exchange.would_serve_stale(failure, now));
+        write_result!(serves_stale, said.unwrap_or(false));
         sszip_status::SSZIP_STATUS_OK
     })
 }
 
 /// Returns the body of the upstream request, after
-/// `SSZIP_DO_FORWARD_REWRITTEN`. Valid until `sszip_exchange_free`.
+/// `SSZIP_ACTION_FORWARD_REWRITTEN`. Valid until `sszip_exchange_free`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_request_body(exchange: *const sszip_exchange) -> sszip_str {
     // SAFETY: the function's contract.
-    let body = unsafe { read(exchange, |exchange| sszip_str::of(exchange.request_body())) };
+    let body = unsafe {
+        with_exchange(exchange, |exchange| {
+            sszip_str::from_bytes(exchange.request_body())
+        })
+    };
     body.unwrap_or(sszip_str::ABSENT)
 }
 
 /// Returns the path and query of the upstream request, after
-/// `SSZIP_DO_FORWARD_REWRITTEN`; NULL `data` or empty: the request's own
+/// `SSZIP_ACTION_FORWARD_REWRITTEN`; NULL `data` or empty: the request's own
 /// target. Valid until `sszip_exchange_free`.
 ///
 /// # Safety
@@ -303,8 +310,8 @@ pub unsafe extern "C" fn sszip_exchange_request_target(
 ) -> sszip_str {
     // SAFETY: the function's contract.
     let target = unsafe {
-        read(exchange, |exchange| {
-            sszip_str::of(exchange.request_target())
+        with_exchange(exchange, |exchange| {
+            sszip_str::from_bytes(exchange.request_target())
         })
     };
     target.unwrap_or(sszip_str::ABSENT)
@@ -317,7 +324,7 @@ pub unsafe extern "C" fn sszip_exchange_request_target(
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_status(exchange: *const sszip_exchange) -> u16 {
     // SAFETY: the function's contract.
-    unsafe { read(exchange, Exchange::status) }.unwrap_or(0)
+    unsafe { with_exchange(exchange, Exchange::status) }.unwrap_or(0)
 }
 
 /// Prevents the response from being stored, because the operator excludes it
@@ -329,7 +336,7 @@ pub unsafe extern "C" fn sszip_exchange_status(exchange: *const sszip_exchange) 
 pub unsafe extern "C" fn sszip_exchange_no_store(exchange: *mut sszip_exchange) -> sszip_status {
     boundary(|| {
         let driver = &mut borrow_mut!(exchange).driver;
-        driver.tell(|exchange| exchange.not_stored(Reason::NoCache));
+        driver.with_exchange(|exchange| exchange.not_stored(Reason::NoCache));
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -343,7 +350,7 @@ pub unsafe extern "C" fn sszip_exchange_no_store(exchange: *mut sszip_exchange) 
 pub unsafe extern "C" fn sszip_exchange_redirected(exchange: *mut sszip_exchange) -> sszip_status {
     boundary(|| {
         let driver = &mut borrow_mut!(exchange).driver;
-        driver.tell(|exchange| exchange.not_stored(Reason::Redirect));
+        driver.with_exchange(|exchange| exchange.not_stored(Reason::Redirect));
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -351,25 +358,25 @@ pub unsafe extern "C" fn sszip_exchange_redirected(exchange: *mut sszip_exchange
 /// Reports that the host received the whole response, so that it is stored.
 /// Returns the job that stores it, which the host owns, runs and ends with
 /// `sszip_job_store`; NULL: there is nothing left to do. Call
-/// `sszip_next_woken` afterwards.
+/// `sszip_next_wakeup` afterwards.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_sent(
+pub unsafe extern "C" fn sszip_exchange_response_sent(
     exchange: *mut sszip_exchange,
     now: u64,
 ) -> *mut sszip_job {
     // SAFETY: the function's contract.
-    let job = unsafe { ask(exchange, |driver| driver.sent(now)) }.flatten();
-    job.map_or(std::ptr::null_mut(), sszip_job::given)
+    let job = unsafe { with_driver(exchange, |driver| driver.response_sent(now)) }.flatten();
+    job.map_or(std::ptr::null_mut(), sszip_job::into_raw)
 }
 
 /// Reads the response head as the upstream sent it, before the host hides,
 /// adds or changes a header, and before `sszip_exchange_response_head`, where
 /// the host can tell the two apart. `failure`, an `sszip_failure`, is the way
 /// in which the upstream failed if the status is a failure and
-/// `sszip_exchange_fails` was not called. Writes to `replaced` whether a
+/// `sszip_exchange_upstream_failed` was not called. Writes to `replaced` whether a
 /// stored response replaces the upstream's, with `sszip_exchange_status` and
 /// the head edits as the whole head.
 ///
@@ -377,7 +384,7 @@ pub unsafe extern "C" fn sszip_exchange_sent(
 /// `exchange` is NULL or valid; `head` is NULL or valid with all that it
 /// points at; `replaced` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_node_head(
+pub unsafe extern "C" fn sszip_exchange_upstream_head(
     exchange: *mut sszip_exchange,
     head: *const sszip_response_head,
     failure: u32,
@@ -391,8 +398,8 @@ pub unsafe extern "C" fn sszip_exchange_node_head(
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
         // SAFETY: the function's contract.
-        match driver.node_head(unsafe { response_head_of(head) }, failure, now) {
-            Ok(by_stored) => give!(replaced, by_stored),
+        match driver.upstream_head(unsafe { response_head_of(head) }, failure, now) {
+            Ok(by_stored) => write_result!(replaced, by_stored),
             Err(_) => return sszip_status::SSZIP_STATUS_MISUSE,
         }
         sszip_status::SSZIP_STATUS_OK
@@ -407,46 +414,48 @@ pub unsafe extern "C" fn sszip_exchange_node_head(
 /// # Safety
 /// `exchange` is NULL or valid.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_beside(
+pub unsafe extern "C" fn sszip_exchange_other_filters(
     exchange: *mut sszip_exchange,
     changes: bool,
     compresses: bool,
     has_length: bool,
-) -> sszip_beside {
+) -> sszip_other_filters {
     // SAFETY: the function's contract.
     match unsafe {
-        ask(exchange, |driver| {
-            driver.beside(changes, compresses, has_length)
+        with_driver(exchange, |driver| {
+            driver.other_filters(changes, compresses, has_length)
         })
     } {
-        Some(Beside::Changed) => sszip_beside::SSZIP_BESIDE_CHANGED,
-        Some(Beside::Apart) => sszip_beside::SSZIP_BESIDE_APART,
-        Some(Beside::Nothing) | None => sszip_beside::SSZIP_BESIDE_NOTHING,
+        Some(OtherFilters::BodyChanged) => sszip_other_filters::SSZIP_OTHER_FILTERS_BODY_CHANGED,
+        Some(OtherFilters::SeparateCopy) => sszip_other_filters::SSZIP_OTHER_FILTERS_SEPARATE_COPY,
+        Some(OtherFilters::None) | None => sszip_other_filters::SSZIP_OTHER_FILTERS_NONE,
     }
 }
 
 /// Returns whether filter detection found for the first time that other
 /// filters change bodies on this route, which the host logs. Returns `true`
-/// once; call it after `sszip_exchange_beside` and `sszip_exchange_sent`.
+/// once; call it after `sszip_exchange_other_filters` and `sszip_exchange_response_sent`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_is_news(exchange: *mut sszip_exchange) -> bool {
+pub unsafe extern "C" fn sszip_exchange_is_new_filter_detection(
+    exchange: *mut sszip_exchange,
+) -> bool {
     // SAFETY: the function's contract.
-    unsafe { ask(exchange, Driver::is_news) }.unwrap_or(false)
+    unsafe { with_driver(exchange, Driver::is_new_filter_detection) }.unwrap_or(false)
 }
 
 /// Reads `len` bytes of the body as the upstream sent it, after
-/// `sszip_exchange_node_head` and before another filter changes it; `data` is
+/// `sszip_exchange_upstream_head` and before another filter changes it; `data` is
 /// NULL if they are not in memory. `last`: the body ends with them. Returns a
 /// job or NULL, with the meaning and ownership of the result of
-/// `sszip_exchange_sent`.
+/// `sszip_exchange_response_sent`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `data` points at `len` bytes or is NULL.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_node_piece(
+pub unsafe extern "C" fn sszip_exchange_upstream_piece(
     exchange: *mut sszip_exchange,
     data: *const u8,
     len: usize,
@@ -455,10 +464,10 @@ pub unsafe extern "C" fn sszip_exchange_node_piece(
 ) -> *mut sszip_job {
     // SAFETY: the function's contract.
     let piece = (!data.is_null()).then(|| unsafe { slice_of(data, len) });
-    let show = |driver: &mut Driver| driver.node_piece(piece, len as u64, last, now);
+    let show = |driver: &mut Driver| driver.upstream_piece(piece, len as u64, last, now);
     // SAFETY: the function's contract.
-    let job = unsafe { ask(exchange, show) }.flatten();
-    job.map_or(std::ptr::null_mut(), sszip_job::given)
+    let job = unsafe { with_driver(exchange, show) }.flatten();
+    job.map_or(std::ptr::null_mut(), sszip_job::into_raw)
 }
 
 /// Reads the headers of a stored response after the host's other filters
@@ -470,16 +479,16 @@ pub unsafe extern "C" fn sszip_exchange_node_piece(
 /// `exchange` is NULL or valid; `fields` are `nfields` fields of valid
 /// strings.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_stored_head(
+pub unsafe extern "C" fn sszip_exchange_filtered_hit_head(
     exchange: *mut sszip_exchange,
-    fields: *const sszip_field,
+    fields: *const sszip_header,
     nfields: usize,
 ) -> sszip_status {
     boundary(|| {
         let driver = &mut borrow_mut!(exchange).driver;
         // SAFETY: the function's contract.
         let fields = unsafe { fields_of(fields, nfields) };
-        match driver.stored_head(fields) {
+        match driver.filtered_hit_head(fields) {
             true => sszip_status::SSZIP_STATUS_OK,
             false => sszip_status::SSZIP_STATUS_MEMORY,
         }
@@ -493,7 +502,7 @@ pub unsafe extern "C" fn sszip_exchange_stored_head(
 /// # Safety
 /// `exchange` is NULL or valid, `content_type` a valid string.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_would_code(
+pub unsafe extern "C" fn sszip_exchange_would_compress(
     exchange: *const sszip_exchange,
     content_type: sszip_str,
     length: i64,
@@ -503,7 +512,7 @@ pub unsafe extern "C" fn sszip_exchange_would_code(
     let length = u64::try_from(length).ok();
     let open = exchange.and_then(|exchange| exchange.driver.exchange());
     open.is_some_and(|exchange| {
-        caught(|| exchange.would_code(content_type, length)).unwrap_or(false)
+        catch_panic(|| exchange.would_compress(content_type, length)).unwrap_or(false)
     })
 }
 
@@ -526,9 +535,9 @@ pub unsafe extern "C" fn sszip_exchange_is_filling(exchange: *const sszip_exchan
 /// # Safety
 /// `exchange` is NULL or valid.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_abandon(exchange: *mut sszip_exchange) -> sszip_status {
+pub unsafe extern "C" fn sszip_exchange_detach(exchange: *mut sszip_exchange) -> sszip_status {
     boundary(|| {
-        borrow_mut!(exchange).driver.abandon();
+        borrow_mut!(exchange).driver.detach();
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -540,8 +549,8 @@ pub unsafe extern "C" fn sszip_exchange_abandon(exchange: *mut sszip_exchange) -
 /// # Safety
 /// `text` is NULL, or `size` bytes can be written there.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_next_line(text: *mut u8, size: usize) -> usize {
-    let line = caught(|| PROCESS.shared.verified.take_line()).flatten();
+pub unsafe extern "C" fn sszip_next_log_line(text: *mut u8, size: usize) -> usize {
+    let line = catch_panic(|| PROCESS.shared.verified.take_line()).flatten();
     let Some(line) = line.filter(|_| !text.is_null()) else {
         return 0;
     };
@@ -561,9 +570,13 @@ pub unsafe extern "C" fn sszip_next_line(text: *mut u8, size: usize) -> usize {
 /// `input` is a valid string; `text` is NULL, or `size` bytes can be written
 /// there.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_log_text(input: sszip_str, text: *mut u8, size: usize) -> usize {
+pub unsafe extern "C" fn sszip_escape_log_text(
+    input: sszip_str,
+    text: *mut u8,
+    size: usize,
+) -> usize {
     // SAFETY: the function's contract.
-    let line = caught(|| log::escaped_bytes(unsafe { input.bytes() }));
+    let line = catch_panic(|| log::escaped_bytes(unsafe { input.bytes() }));
     let Some(line) = line.filter(|_| !text.is_null()) else {
         return 0;
     };
@@ -578,6 +591,6 @@ pub unsafe extern "C" fn sszip_log_text(input: sszip_str, text: *mut u8, size: u
 /// 0: there is none. Call it until it returns 0, after a response was stored
 /// and after an exchange was freed.
 #[no_mangle]
-pub extern "C" fn sszip_next_woken() -> usize {
-    caught(|| WOKEN.next()).flatten().unwrap_or(0)
+pub extern "C" fn sszip_next_wakeup() -> usize {
+    catch_panic(|| WOKEN.next()).flatten().unwrap_or(0)
 }

@@ -6,7 +6,7 @@ use super::panic::boundary;
 use super::types::{slice_of, sszip_status, sszip_str};
 use crate::cache::process::wake::{EventLoop, Queue, Waiter};
 use crate::cache::process::Process;
-use crate::config::Config;
+use crate::config::RouteConfig;
 
 /// State of the process, shared by all configurations that it loads.
 pub(super) static PROCESS: LazyLock<Process> = LazyLock::new(|| {
@@ -15,7 +15,7 @@ pub(super) static PROCESS: LazyLock<Process> = LazyLock::new(|| {
     process
 });
 
-/// Wakeups of the process's only event loop, which `sszip_next_woken` returns.
+/// Wakeups of the process's only event loop, which `sszip_next_wakeup` returns.
 pub(super) static WOKEN: LazyLock<Arc<Queue>> = LazyLock::new(Arc::default);
 
 /// Waiter of the request of that name; `None` for 0: the request does not
@@ -26,7 +26,7 @@ pub(super) fn waiter_of(name: usize) -> Option<Waiter> {
 
 /// The settings of one route. Immutable; any number of threads may use it at a
 /// time.
-pub struct sszip_config(pub(super) Arc<Config>);
+pub struct sszip_config(pub(super) Arc<RouteConfig>);
 
 /// # Safety
 /// `values` are `nvalues` valid strings that do not change during `'a`.
@@ -40,7 +40,7 @@ pub(super) unsafe fn values_of<'a>(values: *const sszip_str, nvalues: usize) -> 
 
 /// Name of a directive in the core: without the prefix that a host puts before
 /// it.
-pub(super) fn own_name(name: &[u8]) -> &str {
+pub(super) fn core_name(name: &[u8]) -> &str {
     match name.strip_prefix(b"sszip") {
         Some(b"") => "enable",
         Some([b'_', own @ ..]) => std::str::from_utf8(own).unwrap_or_default(),
@@ -51,7 +51,7 @@ pub(super) fn own_name(name: &[u8]) -> &str {
 /// Settings of a route that the host needs.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct sszip_rules {
+pub struct sszip_route_settings {
     /// Argument of `sszip_exchange_new`. The plan owns it and frees it;
     /// exchanges that were made with it continue.
     pub config: *const sszip_config,
@@ -59,30 +59,30 @@ pub struct sszip_rules {
     pub enable: bool,
     /// Responses of the route are cached.
     pub caches: bool,
-    /// Requests of the route may need a lookup: call `sszip_exchange_need`
+    /// Requests of the route may need a lookup: call `sszip_exchange_required_body`
     /// before a request is sent.
-    pub reads: bool,
+    pub reads_requests: bool,
     /// Requests with a body are not forwarded without a lookup.
-    pub judges: bool,
+    pub has_policy: bool,
     /// Requests of the route may need a probe: call
-    /// `sszip_exchange_take_inquiry`.
-    pub inquires: bool,
+    /// `sszip_exchange_take_probe`.
+    pub sends_probes: bool,
     /// Maximum number of output buffers of one stream.
     pub buffers: usize,
     /// Size of each output buffer, in bytes.
     pub buffer_size: usize,
 }
 
-impl sszip_rules {
-    pub(super) fn of(config: &sszip_config) -> Self {
+impl sszip_route_settings {
+    pub(super) fn from_config(config: &sszip_config) -> Self {
         let rules = &config.0;
         Self {
             config,
             enable: rules.enable,
             caches: rules.caches(),
-            reads: rules.reads(),
-            judges: rules.policy().is_some(),
-            inquires: rules.transcodes(),
+            reads_requests: rules.may_read_request_body(),
+            has_policy: rules.policy().is_some(),
+            sends_probes: rules.transcodes(),
             buffers: rules.buffers.number as usize,
             buffer_size: rules.buffers.size as usize,
         }

@@ -5,17 +5,17 @@ use std::time::Instant;
 
 use super::config::{free, sszip_config};
 use super::job::sszip_job;
-use super::known_field::sszip_known_field;
-use super::panic::{borrow, borrow_mut, borrow_sized, boundary, caught, give};
+use super::known_header::sszip_known_header;
+use super::panic::{borrow, borrow_mut, borrow_sized, boundary, catch_panic, write_result};
 use super::types::{
-    slice_of, sszip_do, sszip_edit, sszip_field, sszip_flush, sszip_progress, sszip_request_head,
-    sszip_response_head, sszip_status, sszip_step, sszip_str,
+    slice_of, sszip_action, sszip_flush, sszip_head_edit, sszip_header, sszip_progress,
+    sszip_request_head, sszip_response_head, sszip_status, sszip_step, sszip_str,
 };
 use crate::allocator;
 use crate::bytes::push;
 use crate::exchange::drive::{Driver, Step};
 use crate::exchange::{
-    Exchange, Field, HeadEdit, Misuse, RequestHead, ResponseHead, StreamFailure,
+    BodyStreamError, Exchange, HeadEdit, Header, Misuse, RequestHead, ResponseHead,
 };
 
 /// One HTTP exchange; each request has its own. docs/exchange.md has the order
@@ -25,13 +25,13 @@ pub struct sszip_exchange {
     /// Time at which the exchange was created.
     pub(super) since: Instant,
     /// Result of the last call of an `_edits` function.
-    edits: Vec<sszip_edit>,
+    edits: Vec<sszip_head_edit>,
     /// Result of the last call of `sszip_exchange_upstream_vary`.
     upstream_vary: Vec<u8>,
     /// Result of the last call of `sszip_exchange_body`.
     body: Vec<sszip_str>,
     /// Result of the last call of `sszip_exchange_variable` or
-    /// `sszip_exchange_path_of_inquiry`.
+    /// `sszip_exchange_probe_path`.
     pub(super) text: Vec<u8>,
 }
 
@@ -40,7 +40,7 @@ pub struct sszip_exchange {
 /// `SSZIP_STATUS_MEMORY` while the process is short of memory.
 ///
 /// # Safety
-/// `config` is NULL or from `sszip_plan_add`, and its plan is not freed; `out`
+/// `config` is NULL or from `sszip_validated_config_add_route`, and its plan is not freed; `out`
 /// points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_new(
@@ -54,19 +54,19 @@ pub unsafe extern "C" fn sszip_exchange_new(
                 hot.clear();
             }
         };
-        if !allocator::is_over(drop_stored) {
+        if !allocator::can_begin_work(drop_stored) {
             return sszip_status::SSZIP_STATUS_MEMORY;
         }
-        give!(
+        write_result!(
             out,
-            Box::into_raw(Box::new(sszip_exchange::of(Driver::new(config))))
+            Box::into_raw(Box::new(sszip_exchange::from_driver(Driver::new(config))))
         );
         sszip_status::SSZIP_STATUS_OK
     })
 }
 
 impl sszip_exchange {
-    pub(super) fn of(driver: Driver) -> Self {
+    pub(super) fn from_driver(driver: Driver) -> Self {
         Self {
             driver,
             since: Instant::now(),
@@ -122,18 +122,18 @@ pub unsafe extern "C" fn sszip_exchange_request_head(
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_upstream_edits(
     exchange: *mut sszip_exchange,
-    edits: *mut *const sszip_edit,
+    edits: *mut *const sszip_head_edit,
     nedits: *mut usize,
 ) -> sszip_status {
     // SAFETY: the function's contract.
-    unsafe { give_edits(exchange, Exchange::upstream_edits, edits, nedits) }
+    unsafe { write_edits(exchange, Exchange::upstream_edits, edits, nedits) }
 }
 
 /// Reads the response head, and returns the next action. Copies what the
 /// exchange needs. If the library fails inside, the response passes without an
 /// edit; the response to a part of a batch is buffered and becomes a 502; the
 /// response to a request that accepts only SSZ, where the upstream sends JSON,
-/// becomes `SSZIP_DO_FAIL`.
+/// becomes `SSZIP_ACTION_FAIL`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `head` is NULL or valid with all that it
@@ -148,12 +148,12 @@ pub unsafe extern "C" fn sszip_exchange_response_head(
         let exchange = borrow_mut!(exchange);
         let elapsed = exchange.since.elapsed().as_micros();
         let driver = &mut exchange.driver;
-        driver.node_answered_after(u64::try_from(elapsed).unwrap_or(u64::MAX));
+        driver.record_upstream_latency(u64::try_from(elapsed).unwrap_or(u64::MAX));
         let head = borrow_sized!(head);
         // SAFETY: the function's contract.
         let judged = driver.response_head(unsafe { response_head_of(head) });
         // SAFETY: the function's contract.
-        unsafe { give_step(judged, step) }
+        unsafe { write_step(judged, step) }
     })
 }
 
@@ -164,18 +164,18 @@ pub unsafe extern "C" fn sszip_exchange_response_head(
 /// # Safety
 /// `exchange` is NULL or valid; `step` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_no_response_head(
+pub unsafe extern "C" fn sszip_exchange_response_head_unavailable(
     exchange: *mut sszip_exchange,
     step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
-        let judged = borrow_mut!(exchange).driver.no_response_head();
+        let judged = borrow_mut!(exchange).driver.response_head_unavailable();
         // SAFETY: the function's contract.
-        unsafe { give_step(judged, step) }
+        unsafe { write_step(judged, step) }
     })
 }
 
-/// Reads a piece of the body, after `SSZIP_DO_HOLD` and `SSZIP_DO_SHOW`, and
+/// Reads a piece of the body, after `SSZIP_ACTION_BUFFER` and `SSZIP_ACTION_OBSERVE`, and
 /// returns the next action. Copies the piece. If the library fails inside, the
 /// exchange stops buffering and sends the original.
 ///
@@ -193,29 +193,29 @@ pub unsafe extern "C" fn sszip_exchange_piece(
         // SAFETY: the function's contract.
         let taken = driver.piece(unsafe { piece.bytes() });
         // SAFETY: the function's contract.
-        unsafe { give_step(taken, step) }
+        unsafe { write_step(taken, step) }
     })
 }
 
 /// Ends the buffering window, because its time is over or the upstream
-/// flushes. After `SSZIP_DO_AWAIT` the host continues to buffer.
+/// flushes. After `SSZIP_ACTION_AWAIT` the host continues to buffer.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `step` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_release(
+pub unsafe extern "C" fn sszip_exchange_end_buffering(
     exchange: *mut sszip_exchange,
     step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
-        let released = borrow_mut!(exchange).driver.release();
+        let released = borrow_mut!(exchange).driver.end_buffering();
         // SAFETY: the function's contract.
-        unsafe { give_step(released, step) }
+        unsafe { write_step(released, step) }
     })
 }
 
 /// Returns the number of bytes of the body to read at a time after
-/// `SSZIP_DO_HOLD`; 0: the host's own number.
+/// `SSZIP_ACTION_BUFFER`; 0: the host's own number.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -223,13 +223,13 @@ pub unsafe extern "C" fn sszip_exchange_release(
 pub unsafe extern "C" fn sszip_exchange_read_size(exchange: *const sszip_exchange) -> usize {
     // SAFETY: the function's contract.
     let exchange = unsafe { exchange.as_ref() };
-    let bytes = exchange.and_then(|exchange| caught(|| exchange.driver.read_size()).flatten());
+    let bytes = exchange.and_then(|exchange| catch_panic(|| exchange.driver.read_size()).flatten());
     bytes.unwrap_or(0)
 }
 
 /// Returns the number of milliseconds after which the host must act: call
-/// `sszip_exchange_release`, flush a stream whose whole input was written,
-/// repeat the lookup after `SSZIP_DO_WAIT`, or cancel a probe. Negative: no
+/// `sszip_exchange_end_buffering`, flush a stream whose whole input was written,
+/// repeat the lookup after `SSZIP_ACTION_WAIT`, or cancel a probe. Negative: no
 /// timer is due.
 ///
 /// # Safety
@@ -238,7 +238,8 @@ pub unsafe extern "C" fn sszip_exchange_read_size(exchange: *const sszip_exchang
 pub unsafe extern "C" fn sszip_exchange_next_timer(exchange: *const sszip_exchange) -> i64 {
     // SAFETY: the function's contract.
     let exchange = unsafe { exchange.as_ref() };
-    let ms = exchange.and_then(|exchange| caught(|| exchange.driver.next_timer()).flatten());
+    let ms =
+        exchange.and_then(|exchange| catch_panic(|| exchange.driver.next_timeout_ms()).flatten());
     ms.and_then(|ms| i64::try_from(ms).ok()).unwrap_or(-1)
 }
 
@@ -261,13 +262,13 @@ pub unsafe extern "C" fn sszip_exchange_stream(
     boundary(|| {
         let driver = &mut borrow_mut!(exchange).driver;
         // SAFETY: the function's contract.
-        let (piece, output) = unsafe { (piece.bytes(), room_of(output, capacity)) };
+        let (piece, output) = unsafe { (piece.bytes(), output_slice(output, capacity)) };
         let Some(flush) = sszip_flush::numbered(flush) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
         match driver.stream(piece, flush, output) {
             Ok(step) => {
-                give!(
+                write_result!(
                     progress,
                     sszip_progress {
                         consumed: step.consumed,
@@ -277,9 +278,9 @@ pub unsafe extern "C" fn sszip_exchange_stream(
                 );
                 sszip_status::SSZIP_STATUS_OK
             }
-            Err(StreamFailure::Misuse(_)) => sszip_status::SSZIP_STATUS_MISUSE,
-            Err(StreamFailure::Encoder) => sszip_status::SSZIP_STATUS_ENCODER,
-            Err(StreamFailure::Short) => sszip_status::SSZIP_STATUS_SHORT,
+            Err(BodyStreamError::Misuse(_)) => sszip_status::SSZIP_STATUS_MISUSE,
+            Err(BodyStreamError::Encoder) => sszip_status::SSZIP_STATUS_ENCODER,
+            Err(BodyStreamError::Short) => sszip_status::SSZIP_STATUS_SHORT,
         }
     })
 }
@@ -298,7 +299,7 @@ pub unsafe extern "C" fn sszip_exchange_end(
     boundary(|| {
         let ended = borrow_mut!(exchange).driver.end();
         // SAFETY: the function's contract.
-        unsafe { give_step(ended, step) }
+        unsafe { write_step(ended, step) }
     })
 }
 
@@ -308,14 +309,14 @@ pub unsafe extern "C" fn sszip_exchange_end(
 /// # Safety
 /// `exchange` is NULL or valid; `step` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_end_early(
+pub unsafe extern "C" fn sszip_exchange_end_truncated(
     exchange: *mut sszip_exchange,
     step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
-        let ended = borrow_mut!(exchange).driver.end_early();
+        let ended = borrow_mut!(exchange).driver.end_truncated();
         // SAFETY: the function's contract.
-        unsafe { give_step(ended, step) }
+        unsafe { write_step(ended, step) }
     })
 }
 
@@ -325,8 +326,8 @@ pub unsafe extern "C" fn sszip_exchange_end_early(
 /// # Safety
 /// `exchange` is NULL or valid.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_cut_short(exchange: *mut sszip_exchange) -> sszip_status {
-    boundary(|| done(borrow_mut!(exchange).driver.cut_short()))
+pub unsafe extern "C" fn sszip_exchange_abort(exchange: *mut sszip_exchange) -> sszip_status {
+    boundary(|| done(borrow_mut!(exchange).driver.abort()))
 }
 
 /// Returns the changes to the response head that the client receives. The list
@@ -338,11 +339,11 @@ pub unsafe extern "C" fn sszip_exchange_cut_short(exchange: *mut sszip_exchange)
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_head_edits(
     exchange: *mut sszip_exchange,
-    edits: *mut *const sszip_edit,
+    edits: *mut *const sszip_head_edit,
     nedits: *mut usize,
 ) -> sszip_status {
     // SAFETY: the function's contract.
-    unsafe { give_edits(exchange, Exchange::head_edits, edits, nedits) }
+    unsafe { write_edits(exchange, Exchange::head_edits, edits, nedits) }
 }
 
 /// Returns whether the response depends on `Accept-Encoding`: a host that
@@ -351,9 +352,11 @@ pub unsafe extern "C" fn sszip_exchange_head_edits(
 /// # Safety
 /// `exchange` is NULL or valid.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_varies(exchange: *const sszip_exchange) -> bool {
+pub unsafe extern "C" fn sszip_exchange_varies_on_accept_encoding(
+    exchange: *const sszip_exchange,
+) -> bool {
     // SAFETY: the function's contract.
-    unsafe { read(exchange, Exchange::varies) }.unwrap_or(false)
+    unsafe { with_exchange(exchange, Exchange::varies_on_accept_encoding) }.unwrap_or(false)
 }
 
 /// Returns the `Vary` value for a cache between the exchange and the upstream:
@@ -375,10 +378,10 @@ pub unsafe extern "C" fn sszip_exchange_upstream_vary(
         // SAFETY: the function's contract.
         let vary = unsafe { vary.bytes() };
         exchange.upstream_vary = match exchange.driver.exchange() {
-            Some(open) => open.upstream_vary(vary),
+            Some(open) => open.upstream_vary_header(vary),
             None => return sszip_status::SSZIP_STATUS_MISUSE,
         };
-        give!(out, sszip_str::of(&exchange.upstream_vary));
+        write_result!(out, sszip_str::from_bytes(&exchange.upstream_vary));
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -402,14 +405,14 @@ pub unsafe extern "C" fn sszip_exchange_body(
         let mut body = Vec::new();
         if let Some(open) = exchange.driver.exchange() {
             let mut pieces = open.body();
-            let all = pieces.try_for_each(|piece| push(&mut body, sszip_str::of(piece)));
+            let all = pieces.try_for_each(|piece| push(&mut body, sszip_str::from_bytes(piece)));
             if all.is_none() {
                 return sszip_status::SSZIP_STATUS_MEMORY;
             }
         }
         exchange.body = body;
-        give!(npieces, exchange.body.len());
-        give!(pieces, exchange.body.as_ptr());
+        write_result!(npieces, exchange.body.len());
+        write_result!(pieces, exchange.body.as_ptr());
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -419,13 +422,13 @@ pub unsafe extern "C" fn sszip_exchange_body(
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
-pub(super) unsafe fn read<T>(
+pub(super) unsafe fn with_exchange<T>(
     exchange: *const sszip_exchange,
     of: impl FnOnce(&Exchange) -> T,
 ) -> Option<T> {
     // SAFETY: the caller's promise.
     let open = unsafe { exchange.as_ref() }?.driver.exchange()?;
-    caught(|| of(open))
+    catch_panic(|| of(open))
 }
 
 /// Calls a function of the exchange's driver; `None` if the exchange is NULL
@@ -433,18 +436,18 @@ pub(super) unsafe fn read<T>(
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
-pub(super) unsafe fn ask<T>(
+pub(super) unsafe fn with_driver<T>(
     exchange: *mut sszip_exchange,
     what: impl FnOnce(&mut Driver) -> T,
 ) -> Option<T> {
     // SAFETY: the caller's promise.
     let driver = &mut unsafe { exchange.as_mut() }?.driver;
-    caught(|| what(driver))
+    catch_panic(|| what(driver))
 }
 
 /// `data` points at `len` bytes that no one else uses during `'a`, or is NULL
 /// with `len` 0.
-unsafe fn room_of<'a>(data: *mut u8, len: usize) -> &'a mut [u8] {
+unsafe fn output_slice<'a>(data: *mut u8, len: usize) -> &'a mut [u8] {
     if len == 0 {
         &mut []
     } else {
@@ -458,42 +461,49 @@ unsafe fn room_of<'a>(data: *mut u8, len: usize) -> &'a mut [u8] {
 ///
 /// # Safety
 /// `out` is NULL or points at memory of its type.
-pub(super) unsafe fn give_step(step: Result<Step, Misuse>, out: *mut sszip_step) -> sszip_status {
+pub(super) unsafe fn write_step(step: Result<Step, Misuse>, out: *mut sszip_step) -> sszip_status {
     let Ok(step) = step else {
         return sszip_status::SSZIP_STATUS_MISUSE;
     };
-    let (mut job, mut why) = (std::ptr::null_mut(), std::ptr::null());
-    let act = match step {
-        Step::Await => sszip_do::SSZIP_DO_AWAIT,
-        Step::Forward => sszip_do::SSZIP_DO_FORWARD,
-        Step::ForwardRewritten => sszip_do::SSZIP_DO_FORWARD_REWRITTEN,
-        Step::Respond => sszip_do::SSZIP_DO_RESPOND,
-        Step::Wait => sszip_do::SSZIP_DO_WAIT,
-        Step::Pass => sszip_do::SSZIP_DO_PASS,
-        Step::Show => sszip_do::SSZIP_DO_SHOW,
-        Step::Hold => sszip_do::SSZIP_DO_HOLD,
-        Step::Stream => sszip_do::SSZIP_DO_STREAM,
-        Step::Send => sszip_do::SSZIP_DO_SEND,
-        Step::SendThenPass => sszip_do::SSZIP_DO_SEND_THEN_PASS,
-        Step::OffLoop(owned) => {
-            job = sszip_job::given(owned);
-            sszip_do::SSZIP_DO_RUN
+    let (mut job, mut reason) = (std::ptr::null_mut(), std::ptr::null());
+    let action = match step {
+        Step::Await => sszip_action::SSZIP_ACTION_AWAIT,
+        Step::Forward => sszip_action::SSZIP_ACTION_FORWARD,
+        Step::ForwardRewritten => sszip_action::SSZIP_ACTION_FORWARD_REWRITTEN,
+        Step::Respond => sszip_action::SSZIP_ACTION_RESPOND,
+        Step::Wait => sszip_action::SSZIP_ACTION_WAIT,
+        Step::Pass => sszip_action::SSZIP_ACTION_PASS,
+        Step::Observe => sszip_action::SSZIP_ACTION_OBSERVE,
+        Step::Buffer => sszip_action::SSZIP_ACTION_BUFFER,
+        Step::Stream => sszip_action::SSZIP_ACTION_STREAM,
+        Step::Send => sszip_action::SSZIP_ACTION_SEND,
+        Step::SendThenPass => sszip_action::SSZIP_ACTION_SEND_THEN_PASS,
+        Step::RunJob(owned) => {
+            job = sszip_job::into_raw(owned);
+            sszip_action::SSZIP_ACTION_RUN_JOB
         }
         Step::Fail(failure) => {
-            why = failure.text().as_ptr();
-            sszip_do::SSZIP_DO_FAIL
+            reason = failure.text().as_ptr();
+            sszip_action::SSZIP_ACTION_FAIL
         }
     };
-    give!(out, sszip_step { act, job, why });
+    write_result!(
+        out,
+        sszip_step {
+            action,
+            job,
+            reason
+        }
+    );
     sszip_status::SSZIP_STATUS_OK
 }
 
 /// `fields` are `nfields` fields of valid strings that do not change during
 /// `'a`.
 pub(super) unsafe fn fields_of<'a>(
-    fields: *const sszip_field,
+    fields: *const sszip_header,
     nfields: usize,
-) -> impl Iterator<Item = Field<'a>> + Clone {
+) -> impl Iterator<Item = Header<'a>> + Clone {
     // SAFETY: the caller's promise.
     let fields = unsafe { slice_of(fields, nfields) };
     fields.iter().map(|field| {
@@ -505,7 +515,7 @@ pub(super) unsafe fn fields_of<'a>(
 /// Everything that `head` points at is valid and does not change during `'a`.
 pub(super) unsafe fn response_head_of<'a>(
     head: &sszip_response_head,
-) -> ResponseHead<impl Iterator<Item = Field<'a>> + Clone> {
+) -> ResponseHead<impl Iterator<Item = Header<'a>> + Clone> {
     ResponseHead {
         status: head.status,
         content_length: u64::try_from(head.content_length).ok(),
@@ -523,10 +533,10 @@ pub(super) unsafe fn response_head_of<'a>(
 /// # Safety
 /// `exchange` is NULL or valid; the results are NULL or point at memory of
 /// their type.
-unsafe fn give_edits(
+unsafe fn write_edits(
     exchange: *mut sszip_exchange,
     of: fn(&Exchange) -> &[HeadEdit],
-    edits: *mut *const sszip_edit,
+    edits: *mut *const sszip_head_edit,
     nedits: *mut usize,
 ) -> sszip_status {
     boundary(|| {
@@ -535,17 +545,17 @@ unsafe fn give_edits(
         exchange.edits = open
             .map_or(&[][..], of)
             .iter()
-            .map(|edit| sszip_edit {
-                name: sszip_str::of(edit.name.as_bytes()),
-                field: sszip_known_field::of(edit.name.as_bytes()),
+            .map(|edit| sszip_head_edit {
+                name: sszip_str::from_bytes(edit.name.as_bytes()),
+                field: sszip_known_header::from_name(edit.name.as_bytes()),
                 value: match &edit.value {
-                    Some(value) => sszip_str::of(value),
+                    Some(value) => sszip_str::from_bytes(value),
                     None => sszip_str::ABSENT,
                 },
             })
             .collect();
-        give!(nedits, exchange.edits.len());
-        give!(edits, exchange.edits.as_ptr());
+        write_result!(nedits, exchange.edits.len());
+        write_result!(edits, exchange.edits.as_ptr());
         sszip_status::SSZIP_STATUS_OK
     })
 }

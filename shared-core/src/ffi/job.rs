@@ -1,17 +1,17 @@
 //! Jobs for threads that serve no connections.
 
-use super::exchange::{give_step, sszip_exchange};
-use super::panic::{borrow_mut, boundary, caught};
+use super::exchange::{sszip_exchange, write_step};
+use super::panic::{borrow_mut, boundary, catch_panic};
 use super::types::{sszip_status, sszip_step};
 use crate::exchange::drive::Job;
 
 /// Work that takes too long for an event loop. The host that received it owns
 /// it, may pass it to any thread, and ends it with exactly one of
-/// `sszip_exchange_done` and `sszip_job_store`.
+/// `sszip_exchange_job_done` and `sszip_job_store`.
 pub struct sszip_job(Job);
 
 impl sszip_job {
-    pub(super) fn given(job: Job) -> *mut Self {
+    pub(super) fn into_raw(job: Job) -> *mut Self {
         Box::into_raw(Box::new(Self(job)))
     }
 }
@@ -20,8 +20,8 @@ impl sszip_job {
 /// others wait. Call it after the last fork, when the process is bound to its
 /// processors.
 #[no_mangle]
-pub extern "C" fn sszip_jobs_at_once() -> usize {
-    caught(Job::at_once).unwrap_or(1)
+pub extern "C" fn sszip_max_running_jobs() -> usize {
+    catch_panic(Job::max_concurrency).unwrap_or(1)
 }
 
 /// Runs a job, which takes milliseconds per megabyte. If the library fails
@@ -43,13 +43,13 @@ pub unsafe extern "C" fn sszip_job_run(job: *mut sszip_job) -> sszip_status {
 /// # Safety
 /// `job` is NULL or valid, and no other thread uses it during the call.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_job_is_to_be_stored(job: *const sszip_job) -> bool {
+pub unsafe extern "C" fn sszip_job_has_store(job: *const sszip_job) -> bool {
     // SAFETY: the function's contract.
-    unsafe { job.as_ref() }.is_some_and(|job| job.0.is_to_be_stored())
+    unsafe { job.as_ref() }.is_some_and(|job| job.0.runs_without_client())
 }
 
 /// Stores the result of a job that has run and that no exchange waits for, and
-/// frees the job. Call `sszip_next_woken` afterwards.
+/// frees the job. Call `sszip_next_wakeup` afterwards.
 ///
 /// # Safety
 /// `job` is NULL or valid, and is not used after the call.
@@ -74,21 +74,24 @@ pub unsafe extern "C" fn sszip_job_store(job: *mut sszip_job, now: u64) -> sszip
 /// # Safety
 /// `exchange` is NULL or valid.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_last_job(exchange: *mut sszip_exchange) -> *mut sszip_job {
+pub unsafe extern "C" fn sszip_exchange_take_teardown_job(
+    exchange: *mut sszip_exchange,
+) -> *mut sszip_job {
     // SAFETY: the function's contract.
     let exchange = unsafe { exchange.as_mut() };
-    let job = exchange.and_then(|exchange| caught(|| exchange.driver.last_job()).flatten());
-    job.map_or(std::ptr::null_mut(), sszip_job::given)
+    let job =
+        exchange.and_then(|exchange| catch_panic(|| exchange.driver.teardown_job()).flatten());
+    job.map_or(std::ptr::null_mut(), sszip_job::into_raw)
 }
 
-/// Continues an exchange after the job of its `SSZIP_DO_RUN` has run, and
+/// Continues an exchange after the job of its `SSZIP_ACTION_RUN_JOB` has run, and
 /// frees the job.
 ///
 /// # Safety
 /// `exchange` and `job` are NULL or valid, the job is from that exchange, and
 /// is not used after the call. `step` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_exchange_done(
+pub unsafe extern "C" fn sszip_exchange_job_done(
     exchange: *mut sszip_exchange,
     job: *mut sszip_job,
     step: *mut sszip_step,
@@ -99,8 +102,8 @@ pub unsafe extern "C" fn sszip_exchange_done(
             return sszip_status::SSZIP_STATUS_NULL;
         }
         // SAFETY: not NULL; the function's contract.
-        let next = driver.done(unsafe { Box::from_raw(job) }.0);
+        let next = driver.job_done(unsafe { Box::from_raw(job) }.0);
         // SAFETY: the function's contract.
-        unsafe { give_step(Ok(next), step) }
+        unsafe { write_step(Ok(next), step) }
     })
 }

@@ -6,19 +6,21 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use super::config::PROCESS;
-use super::panic::{boundary, caught, give};
-use super::types::{sszip_link_need, sszip_status, sszip_str};
-use crate::cache::link::{Link, Need, News};
-use crate::cache::process::ownership::Owner;
-use crate::cache::tip_floor::{Floors, Table};
-use crate::config::plan::Plan;
+use super::panic::{boundary, catch_panic, write_result};
+use super::types::{sszip_link_action, sszip_status, sszip_str};
+use crate::cache::link::{ConnectionAction, Link, OwnerHealthChange};
+use crate::cache::process::owner_client::OwnerClient;
+use crate::cache::tip_floor::{FloorSource, FloorTable};
+use crate::config::validated::ValidatedConfig;
 
 /// Joins this process to the owner of a store. Replies that are longer than
 /// the longest entry that the plan allows are refused.
-pub(super) fn join(plan: &Plan) {
-    let link = LINK.get_or_init(|| Arc::new(Link::of_process(plan.max_entry())));
+pub(super) fn join(plan: &ValidatedConfig) {
+    let link = LINK.get_or_init(|| Arc::new(Link::for_process(plan.max_entry())));
     link.set_deadline(plan.lookup_timeout());
-    PROCESS.shared.join(Arc::clone(link) as Arc<dyn Owner>);
+    PROCESS
+        .shared
+        .join(Arc::clone(link) as Arc<dyn OwnerClient>);
 }
 
 /// The process's only link.
@@ -31,8 +33,8 @@ fn link() -> Option<&'static Link> {
 /// Returns the size in bytes of the memory in which all workers of a host
 /// share their tip floors.
 #[no_mangle]
-pub extern "C" fn sszip_heads_length() -> usize {
-    Table::LENGTH * size_of::<u64>()
+pub extern "C" fn sszip_tip_floors_size() -> usize {
+    FloorTable::LENGTH * size_of::<u64>()
 }
 
 /// Attaches the memory in which the workers of the host share their tip
@@ -40,11 +42,11 @@ pub extern "C" fn sszip_heads_length() -> usize {
 /// host keeps the memory until the process ends.
 ///
 /// # Safety
-/// `memory` is NULL or `sszip_heads_length()` bytes, aligned for `uint64_t`,
+/// `memory` is NULL or `sszip_tip_floors_size()` bytes, aligned for `uint64_t`,
 /// which were zero before the first process attached them and stay until the
 /// process ends.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_heads_share(memory: *mut c_void) -> sszip_status {
+pub unsafe extern "C" fn sszip_tip_floors_attach(memory: *mut c_void) -> sszip_status {
     boundary(|| {
         let first: *const AtomicU64 = memory.cast_const().cast();
         if first.is_null() {
@@ -52,9 +54,9 @@ pub unsafe extern "C" fn sszip_heads_share(memory: *mut c_void) -> sszip_status 
         }
         // SAFETY: not NULL; the function's contract; every access to it is
         // atomic.
-        let numbers = unsafe { std::slice::from_raw_parts(first, Table::LENGTH) };
-        if let (Some(link), Some(table)) = (link(), Table::of(numbers)) {
-            link.chains.share(Floors::Table(table));
+        let numbers = unsafe { std::slice::from_raw_parts(first, FloorTable::LENGTH) };
+        if let (Some(link), Some(table)) = (link(), FloorTable::from_numbers(numbers)) {
+            link.chains.share(FloorSource::Table(table));
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -68,14 +70,14 @@ pub unsafe extern "C" fn sszip_heads_share(memory: *mut c_void) -> sszip_status 
 /// # Safety
 /// `slot` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_link_next(slot: *mut usize) -> sszip_link_need {
-    let need = caught(|| link().and_then(Link::need));
+pub unsafe extern "C" fn sszip_link_next_action(slot: *mut usize) -> sszip_link_action {
+    let need = catch_panic(|| link().and_then(Link::next_action));
     let (need, at) = match need.flatten() {
-        Some(Need::Connect(at)) => (sszip_link_need::SSZIP_LINK_CONNECT, at),
-        Some(Need::Write(at)) => (sszip_link_need::SSZIP_LINK_WRITE, at),
-        Some(Need::Close(at)) => (sszip_link_need::SSZIP_LINK_CLOSE, at),
-        Some(Need::Tick) => (sszip_link_need::SSZIP_LINK_TICK, 0),
-        None => (sszip_link_need::SSZIP_LINK_NOTHING, 0),
+        Some(ConnectionAction::Connect(at)) => (sszip_link_action::SSZIP_LINK_CONNECT, at),
+        Some(ConnectionAction::Write(at)) => (sszip_link_action::SSZIP_LINK_WRITE, at),
+        Some(ConnectionAction::Close(at)) => (sszip_link_action::SSZIP_LINK_CLOSE, at),
+        Some(ConnectionAction::Tick) => (sszip_link_action::SSZIP_LINK_TICK, 0),
+        None => (sszip_link_action::SSZIP_LINK_NOTHING, 0),
     };
     if !slot.is_null() {
         // SAFETY: not NULL; the function's contract.
@@ -84,7 +86,7 @@ pub unsafe extern "C" fn sszip_link_next(slot: *mut usize) -> sszip_link_need {
     need
 }
 
-/// Reports the result of opening the connection, an `sszip_link_opened`, at
+/// Reports the result of opening the connection, an `sszip_connect_result`, at
 /// the time `now`.
 #[no_mangle]
 pub extern "C" fn sszip_link_connected(slot: usize, result: u32, now: u64) -> sszip_status {
@@ -97,7 +99,7 @@ pub extern "C" fn sszip_link_connected(slot: usize, result: u32, now: u64) -> ss
         };
         if let Some(link) = link() {
             if is_absent {
-                link.absent(&PROCESS.shared, now);
+                link.connection_refused(&PROCESS.shared, now);
             }
             link.connected(&PROCESS.shared, slot, is_open, now);
         }
@@ -128,20 +130,20 @@ pub unsafe extern "C" fn sszip_link_output(
             link.write(slot, |pieces| {
                 for piece in pieces.take(capacity) {
                     // SAFETY: not NULL, and there is room: the contract.
-                    unsafe { out.add(given).write(sszip_str::of(piece)) };
+                    unsafe { out.add(given).write(sszip_str::from_bytes(piece)) };
                     given += 1;
                 }
                 0
             });
         }
-        give!(count, given);
+        write_result!(count, given);
         sszip_status::SSZIP_STATUS_OK
     })
 }
 
 /// Reports that `bytes` bytes of the output were written.
 #[no_mangle]
-pub extern "C" fn sszip_link_written(slot: usize, bytes: usize) -> sszip_status {
+pub extern "C" fn sszip_link_bytes_written(slot: usize, bytes: usize) -> sszip_status {
     boundary(|| {
         if let Some(link) = link() {
             link.write(slot, |_| bytes);
@@ -159,7 +161,7 @@ pub extern "C" fn sszip_link_written(slot: usize, bytes: usize) -> sszip_status 
 /// # Safety
 /// The results point at memory of their type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_link_room(
+pub unsafe extern "C" fn sszip_link_read_buffer(
     slot: usize,
     data: *mut *mut u8,
     len: *mut usize,
@@ -167,30 +169,34 @@ pub unsafe extern "C" fn sszip_link_room(
     boundary(|| {
         let mut room = (std::ptr::null_mut(), 0);
         let is_open = link().is_some_and(|link| {
-            link.room(slot, |bytes| {
+            link.read_buffer(slot, |bytes| {
                 room = (bytes.as_mut_ptr().cast::<u8>(), bytes.len());
             })
         });
         if !is_open {
             return sszip_status::SSZIP_STATUS_MISUSE;
         }
-        give!(data, room.0);
-        give!(len, room.1);
+        write_result!(data, room.0);
+        write_result!(len, room.1);
         sszip_status::SSZIP_STATUS_OK
     })
 }
 
-/// Reports that `bytes` bytes were read into the buffer of `sszip_link_room`.
+/// Reports that `bytes` bytes were read into the buffer of `sszip_link_read_buffer`.
 ///
 /// # Safety
 /// The bytes are written, and no other function of the link was called since
-/// `sszip_link_room`.
+/// `sszip_link_read_buffer`.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_link_filled(slot: usize, bytes: usize, now: u64) -> sszip_status {
+pub unsafe extern "C" fn sszip_link_bytes_read(
+    slot: usize,
+    bytes: usize,
+    now: u64,
+) -> sszip_status {
     boundary(|| {
         if let Some(link) = link() {
             // SAFETY: the function's contract.
-            unsafe { link.filled(&PROCESS.shared, slot, bytes, now) };
+            unsafe { link.bytes_read(&PROCESS.shared, slot, bytes, now) };
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -212,7 +218,7 @@ pub extern "C" fn sszip_link_closed(slot: usize, now: u64) -> sszip_status {
 /// 0: no call is due.
 #[no_mangle]
 pub extern "C" fn sszip_link_tick(now: u64) -> u64 {
-    caught(|| link().map_or(0, |link| link.tick(&PROCESS.shared, now))).unwrap_or(0)
+    catch_panic(|| link().map_or(0, |link| link.tick(&PROCESS.shared, now))).unwrap_or(0)
 }
 
 /// Returns a change of the owner's health for the log: once when the owner has
@@ -223,12 +229,12 @@ pub extern "C" fn sszip_link_tick(now: u64) -> u64 {
 /// # Safety
 /// `is_bad` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_link_news(now: u64, is_bad: *mut bool) -> sszip_str {
-    let news = caught(|| link().and_then(|link| link.news(now))).flatten();
-    let text = news.map_or("", News::text);
+pub unsafe extern "C" fn sszip_link_health_change(now: u64, is_bad: *mut bool) -> sszip_str {
+    let news = catch_panic(|| link().and_then(|link| link.news(now))).flatten();
+    let text = news.map_or("", OwnerHealthChange::text);
     if !is_bad.is_null() {
         // SAFETY: not NULL; the function's contract.
-        unsafe { is_bad.write(news.is_some_and(News::is_bad)) };
+        unsafe { is_bad.write(news.is_some_and(OwnerHealthChange::is_bad)) };
     }
-    sszip_str::of(text.as_bytes())
+    sszip_str::from_bytes(text.as_bytes())
 }

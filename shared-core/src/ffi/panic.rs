@@ -1,11 +1,11 @@
 //! The panic boundary: no panic crosses the C ABI.
 
 use super::types::sszip_status;
-pub(super) use crate::panics::caught;
+pub(super) use crate::panics::catch_panic;
 
 /// Runs a function body; a panic becomes `SSZIP_STATUS_PANIC`.
 pub(super) fn boundary(body: impl FnOnce() -> sszip_status) -> sszip_status {
-    caught(body).unwrap_or(sszip_status::SSZIP_STATUS_PANIC)
+    catch_panic(body).unwrap_or(sszip_status::SSZIP_STATUS_PANIC)
 }
 
 /// Borrows `$pointer`; returns `SSZIP_STATUS_NULL` from the function if it is
@@ -66,7 +66,7 @@ pub(super) unsafe fn sized<'a, T>(pointer: *const T) -> Result<&'a T, sszip_stat
 
 /// Writes a result; returns `SSZIP_STATUS_NULL` from the function if `$out` is
 /// NULL.
-macro_rules! give {
+macro_rules! write_result {
     ($out:expr, $value:expr) => {{
         if $out.is_null() {
             return sszip_status::SSZIP_STATUS_NULL;
@@ -77,4 +77,4 @@ macro_rules! give {
     }};
 }
 
-pub(super) use {borrow, borrow_mut, borrow_sized, give};
+pub(super) use {borrow, borrow_mut, borrow_sized, write_result};

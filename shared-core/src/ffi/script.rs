@@ -2,20 +2,20 @@
 //!
 //! The library owns the results of these functions, and the error text in
 //! `out`: they are valid until the next call of such a function on the same
-//! thread, or `sszip_given_free`.
+//! thread, or `sszip_result_free`.
 
 use std::cell::RefCell;
 
 use super::config::PROCESS;
-use super::panic::{boundary, give};
-use super::status::{board_of, sszip_board};
-use super::types::{slice_of, sszip_field, sszip_status, sszip_str};
+use super::panic::{boundary, write_result};
+use super::status::{board_of, sszip_metrics_board};
+use super::types::{slice_of, sszip_header, sszip_status, sszip_str};
 use crate::bytes::Bytes;
 use crate::cache::link::Head;
 use crate::gzip::inflate::{gunzip, InflateError};
-use crate::gzip::oneshot::{bound, gzip, OneshotError};
-use crate::script::values::What;
-use crate::script::{calls, figures, kept, stored, values};
+use crate::gzip::oneshot::{compressed_bound, gzip, OneshotError};
+use crate::script::ssz_values::SszTypeName;
+use crate::script::{cached_responses, calls, metrics, ssz_values, stored_values};
 
 /// A call of a JSON-RPC request. Its strings point into the request body, or
 /// into the library's decoded copy of it.
@@ -33,7 +33,7 @@ pub struct sszip_call {
 /// A metric of the host's workers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct sszip_figure {
+pub struct sszip_metric {
     /// Name of the metric.
     pub name: sszip_str,
     /// Value of the metric.
@@ -44,7 +44,7 @@ pub struct sszip_figure {
 /// specified.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct sszip_what {
+pub struct sszip_ssz_type {
     /// Name of the type as the consensus specifications write it, or a
     /// JSON-RPC method or the path of a Beacon API route, whose result is
     /// meant.
@@ -61,45 +61,45 @@ pub struct sszip_what {
 
 /// Result that the last call of a function on this thread returned.
 #[derive(Default)]
-struct Given {
+struct ThreadResult {
     _bytes: Option<Bytes>,
     /// A body that the host wrote, or a decompressed body.
     _body: Vec<u8>,
     _calls: Vec<sszip_call>,
-    _figures: (Vec<sszip_figure>, Vec<String>),
+    _figures: (Vec<sszip_metric>, Vec<String>),
 }
 
 thread_local! {
-    static GIVEN: RefCell<Given> = RefCell::default();
+    static GIVEN: RefCell<ThreadResult> = RefCell::default();
 }
 
 /// Replaces the result of this thread.
-fn keep(given: Given) {
+fn set_thread_result(given: ThreadResult) {
     GIVEN.with(|last| *last.borrow_mut() = given);
 }
 
-fn lend(bytes: Bytes, out: *mut sszip_str) -> sszip_status {
-    give!(out, sszip_str::of(&bytes));
-    keep(Given {
+fn return_bytes(bytes: Bytes, out: *mut sszip_str) -> sszip_status {
+    write_result!(out, sszip_str::from_bytes(&bytes));
+    set_thread_result(ThreadResult {
         _bytes: Some(bytes),
-        ..Given::default()
+        ..ThreadResult::default()
     });
     sszip_status::SSZIP_STATUS_OK
 }
 
 /// Returns the result of a function: bytes, none (NULL `data`), or the text of
 /// an error.
-fn answer<B: Into<Bytes>, E: ToString>(
+fn return_result<B: Into<Bytes>, E: ToString>(
     result: Result<Option<B>, E>,
     out: *mut sszip_str,
 ) -> sszip_status {
     match result {
-        Ok(Some(bytes)) => lend(bytes.into(), out),
+        Ok(Some(bytes)) => return_bytes(bytes.into(), out),
         Ok(None) => {
-            give!(out, sszip_str::ABSENT);
+            write_result!(out, sszip_str::ABSENT);
             sszip_status::SSZIP_STATUS_OK
         }
-        Err(why) => match lend(why.to_string().into_bytes().into(), out) {
+        Err(why) => match return_bytes(why.to_string().into_bytes().into(), out) {
             sszip_status::SSZIP_STATUS_OK => sszip_status::SSZIP_STATUS_INVALID,
             other => other,
         },
@@ -108,9 +108,9 @@ fn answer<B: Into<Bytes>, E: ToString>(
 
 /// Frees the last result of this thread.
 #[no_mangle]
-pub extern "C" fn sszip_given_free() {
+pub extern "C" fn sszip_result_free() {
     boundary(|| {
-        keep(Given::default());
+        set_thread_result(ThreadResult::default());
         sszip_status::SSZIP_STATUS_OK
     });
 }
@@ -121,7 +121,7 @@ pub extern "C" fn sszip_given_free() {
 /// # Safety
 /// `name` is a valid string; `out` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_kept_get(
+pub unsafe extern "C" fn sszip_value_get(
     name: sszip_str,
     now: u64,
     out: *mut sszip_str,
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn sszip_kept_get(
     boundary(|| {
         // SAFETY: the function's contract.
         let name = unsafe { name.bytes() };
-        answer(kept::get(&PROCESS.shared, name, now), out)
+        return_result(stored_values::get(&PROCESS.shared, name, now), out)
     })
 }
 
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn sszip_kept_get(
 /// # Safety
 /// `name` and `value` are valid strings; `out` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_kept_set(
+pub unsafe extern "C" fn sszip_value_set(
     name: sszip_str,
     value: sszip_str,
     ttl: u64,
@@ -150,7 +150,10 @@ pub unsafe extern "C" fn sszip_kept_set(
     boundary(|| {
         // SAFETY: the function's contract.
         let (name, value) = unsafe { (name.bytes(), value.bytes()) };
-        answer(kept::set(&PROCESS.shared, name, value, ttl, now), out)
+        return_result(
+            stored_values::set(&PROCESS.shared, name, value, ttl, now),
+            out,
+        )
     })
 }
 
@@ -160,42 +163,42 @@ pub unsafe extern "C" fn sszip_kept_set(
 /// # Safety
 /// `name` is a valid string; `out` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_kept_delete(name: sszip_str, out: *mut sszip_str) -> sszip_status {
+pub unsafe extern "C" fn sszip_value_delete(name: sszip_str, out: *mut sszip_str) -> sszip_status {
     boundary(|| {
         // SAFETY: the function's contract.
         let name = unsafe { name.bytes() };
-        answer(kept::delete(&PROCESS.shared, name), out)
+        return_result(stored_values::delete(&PROCESS.shared, name), out)
     })
 }
 
 /// Returns the request that looks a value up with the owner, and the
-/// `generation` that `sszip_kept_take` needs; NULL `data`: there is no owner.
+/// `generation` that `sszip_value_decode_reply` needs; NULL `data`: there is no owner.
 ///
 /// # Safety
 /// `name` is a valid string; the results point at memory of their type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_kept_look_up(
+pub unsafe extern "C" fn sszip_value_lookup_request(
     name: sszip_str,
     out: *mut sszip_str,
     generation: *mut u64,
 ) -> sszip_status {
     boundary(|| {
         // SAFETY: the function's contract.
-        let asked = kept::look_up(&PROCESS.shared, unsafe { name.bytes() });
+        let asked = stored_values::lookup_request(&PROCESS.shared, unsafe { name.bytes() });
         let known = asked.as_ref().ok().and_then(Option::as_ref);
-        give!(generation, known.map_or(0, |(_, generation)| *generation));
-        answer(asked.map(|asked| asked.map(|(text, _)| text)), out)
+        write_result!(generation, known.map_or(0, |(_, generation)| *generation));
+        return_result(asked.map(|asked| asked.map(|(text, _)| text)), out)
     })
 }
 
 /// Decodes the owner's reply, head and body, to a request of
-/// `sszip_kept_look_up`. Returns the value, with the conventions of
-/// `sszip_kept_get`.
+/// `sszip_value_lookup_request`. Returns the value, with the conventions of
+/// `sszip_value_get`.
 ///
 /// # Safety
 /// The strings are valid; `out` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_kept_take(
+pub unsafe extern "C" fn sszip_value_decode_reply(
     name: sszip_str,
     head: sszip_str,
     body: sszip_str,
@@ -206,8 +209,8 @@ pub unsafe extern "C" fn sszip_kept_take(
     boundary(|| {
         // SAFETY: the function's contract.
         let (name, said) = unsafe { (name.bytes(), (head.bytes(), body.bytes())) };
-        answer(
-            kept::take(&PROCESS.shared, name, said, generation, now),
+        return_result(
+            stored_values::accept_reply(&PROCESS.shared, name, said, generation, now),
             out,
         )
     })
@@ -220,7 +223,7 @@ pub unsafe extern "C" fn sszip_kept_take(
 /// # Safety
 /// The strings are valid; `out` points at memory of its type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_stored_get(
+pub unsafe extern "C" fn sszip_cached_response_get(
     key: sszip_str,
     id: sszip_str,
     now: u64,
@@ -230,10 +233,10 @@ pub unsafe extern "C" fn sszip_stored_get(
         // SAFETY: the function's contract.
         let (key, id) = unsafe { (key.bytes(), id.bytes()) };
         let found = match blake3::Hash::from_hex(key) {
-            Ok(key) => stored::get(&PROCESS.shared, key.as_bytes(), id, now),
+            Ok(key) => cached_responses::get(&PROCESS.shared, key.as_bytes(), id, now),
             Err(_) => Err("the key must be 64 hexadecimal digits".into()),
         };
-        answer(found, out)
+        return_result(found, out)
     })
 }
 
@@ -250,7 +253,7 @@ pub unsafe extern "C" fn sszip_purge_request(
     boundary(|| {
         // SAFETY: the function's contract.
         let query = unsafe { query.bytes() };
-        answer(kept::purge(&PROCESS.shared, query), out)
+        return_result(stored_values::purge(&PROCESS.shared, query), out)
     })
 }
 
@@ -260,7 +263,7 @@ pub unsafe extern "C" fn sszip_purge_request(
 /// # Safety
 /// `head` is a valid string; the results point at memory of their type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_owner_head(
+pub unsafe extern "C" fn sszip_owner_reply_head(
     head: sszip_str,
     status: *mut u16,
     length: *mut usize,
@@ -273,8 +276,8 @@ pub unsafe extern "C" fn sszip_owner_head(
         else {
             return sszip_status::SSZIP_STATUS_INVALID;
         };
-        give!(status, head);
-        give!(length, bytes);
+        write_result!(status, head);
+        write_result!(length, bytes);
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -292,12 +295,12 @@ pub unsafe extern "C" fn sszip_gzip(
     boundary(|| {
         // SAFETY: the function's contract.
         let data = unsafe { data.bytes() };
-        let coded = gzip(data, level, bound(data.len()).saturating_add(1));
+        let coded = gzip(data, level, compressed_bound(data.len()).saturating_add(1));
         let coded = coded.map(Some).map_err(|why| match why {
             OneshotError::Level(_) => "the level must be from 0 to 12",
             OneshotError::NotSmaller | OneshotError::OutOfMemory => "no memory",
         });
-        answer(coded, out)
+        return_result(coded, out)
     })
 }
 
@@ -319,16 +322,16 @@ pub unsafe extern "C" fn sszip_gunzip(
             InflateError::TooLarge => "longer than it may be",
             InflateError::OutOfMemory => "no memory",
         });
-        answer(plain, out)
+        return_result(plain, out)
     })
 }
 
 /// # Safety
 /// `ssz_type` is NULL or valid with all that it points at.
-unsafe fn with_what<B: Into<Bytes>>(
-    ssz_type: *const sszip_what,
+unsafe fn with_ssz_type<B: Into<Bytes>>(
+    ssz_type: *const sszip_ssz_type,
     out: *mut sszip_str,
-    run: impl FnOnce(&What<'_>, &str, &str) -> Result<B, String>,
+    run: impl FnOnce(&SszTypeName<'_>, &str, &str) -> Result<B, String>,
 ) -> sszip_status {
     // SAFETY: the function's contract.
     let Some(names) = (unsafe { ssz_type.as_ref() }) else {
@@ -343,10 +346,10 @@ unsafe fn with_what<B: Into<Bytes>>(
         text(names.form),
         text(names.path),
     ) else {
-        return answer::<Vec<u8>, _>(Err("a name is not UTF-8"), out);
+        return return_result::<Vec<u8>, _>(Err("a name is not UTF-8"), out);
     };
-    let ssz_type = What { name, fork, preset };
-    answer(run(&ssz_type, form, path).map(Some), out)
+    let ssz_type = SszTypeName { name, fork, preset };
+    return_result(run(&ssz_type, form, path).map(Some), out)
 }
 
 /// Converts JSON to SSZ.
@@ -356,14 +359,14 @@ unsafe fn with_what<B: Into<Bytes>>(
 /// string; `out` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_json_to_ssz(
-    ssz_type: *const sszip_what,
+    ssz_type: *const sszip_ssz_type,
     json: sszip_str,
     out: *mut sszip_str,
 ) -> sszip_status {
     // SAFETY: the function's contract.
     boundary(|| unsafe {
-        with_what(ssz_type, out, |ssz_type, form, _| {
-            values::to_ssz(ssz_type, form, json.bytes())
+        with_ssz_type(ssz_type, out, |ssz_type, form, _| {
+            ssz_values::to_ssz(ssz_type, form, json.bytes())
         })
     })
 }
@@ -375,14 +378,14 @@ pub unsafe extern "C" fn sszip_json_to_ssz(
 /// string; `out` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_ssz_to_json(
-    ssz_type: *const sszip_what,
+    ssz_type: *const sszip_ssz_type,
     ssz: sszip_str,
     out: *mut sszip_str,
 ) -> sszip_status {
     // SAFETY: the function's contract.
     boundary(|| unsafe {
-        with_what(ssz_type, out, |ssz_type, _, path| {
-            values::to_json(ssz_type, path, ssz.bytes())
+        with_ssz_type(ssz_type, out, |ssz_type, _, path| {
+            ssz_values::to_json(ssz_type, path, ssz.bytes())
         })
     })
 }
@@ -394,14 +397,14 @@ pub unsafe extern "C" fn sszip_ssz_to_json(
 /// string; `out` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_ssz_check(
-    ssz_type: *const sszip_what,
+    ssz_type: *const sszip_ssz_type,
     ssz: sszip_str,
     out: *mut sszip_str,
 ) -> sszip_status {
     // SAFETY: the function's contract.
     boundary(|| unsafe {
-        with_what(ssz_type, out, |ssz_type, _, _| {
-            values::check(ssz_type, ssz.bytes()).map(|()| Vec::new())
+        with_ssz_type(ssz_type, out, |ssz_type, _, _| {
+            ssz_values::check(ssz_type, ssz.bytes()).map(|()| Vec::new())
         })
     })
 }
@@ -413,24 +416,24 @@ pub unsafe extern "C" fn sszip_ssz_check(
 /// string; `out` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_ssz_root(
-    ssz_type: *const sszip_what,
+    ssz_type: *const sszip_ssz_type,
     ssz: sszip_str,
     out: *mut sszip_str,
 ) -> sszip_status {
     // SAFETY: the function's contract.
     boundary(|| unsafe {
-        with_what(ssz_type, out, |ssz_type, _, path| {
-            values::root(ssz_type, path, ssz.bytes()).map(String::into_bytes)
+        with_ssz_type(ssz_type, out, |ssz_type, _, path| {
+            ssz_values::root(ssz_type, path, ssz.bytes()).map(String::into_bytes)
         })
     })
 }
 
 /// Returns memory for a body of `length` bytes, into which the host writes the
-/// body before `sszip_calls_read`; NULL: memory is exhausted. Valid until the
+/// body before `sszip_calls_parse`; NULL: memory is exhausted. Valid until the
 /// next call of a function of the script API on this thread other than
-/// `sszip_calls_read`, or `sszip_given_free`.
+/// `sszip_calls_parse`, or `sszip_result_free`.
 #[no_mangle]
-pub extern "C" fn sszip_calls_room(length: usize) -> *mut u8 {
+pub extern "C" fn sszip_calls_buffer(length: usize) -> *mut u8 {
     let mut body = Vec::new();
     if body.try_reserve_exact(length).is_err() {
         return std::ptr::null_mut();
@@ -438,9 +441,9 @@ pub extern "C" fn sszip_calls_room(length: usize) -> *mut u8 {
     body.resize(length, 0);
     let room = body.as_mut_ptr();
     boundary(|| {
-        keep(Given {
+        set_thread_result(ThreadResult {
             _body: body,
-            ..Given::default()
+            ..ThreadResult::default()
         });
         sszip_status::SSZIP_STATUS_OK
     });
@@ -450,15 +453,15 @@ pub extern "C" fn sszip_calls_room(length: usize) -> *mut u8 {
 /// Parses the calls of a request whose headers are `fields`: at most
 /// `max_calls`, in a body of at most `max_bytes`, which is decompressed if it
 /// has a content coding. The body lies in the host's memory or in the memory
-/// of `sszip_calls_room`; the results point into it, or into the decompressed
+/// of `sszip_calls_buffer`; the results point into it, or into the decompressed
 /// body. On `SSZIP_STATUS_INVALID` a word for the error is written to `out`.
 ///
 /// # Safety
 /// `fields` are `nfields` valid fields, and `body` is a valid string; the
 /// results point at memory of their type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_calls_read(
-    fields: *const sszip_field,
+pub unsafe extern "C" fn sszip_calls_parse(
+    fields: *const sszip_header,
     nfields: usize,
     body: sszip_str,
     max_bytes: usize,
@@ -477,26 +480,26 @@ pub unsafe extern "C" fn sszip_calls_read(
             name.eq_ignore_ascii_case(b"content-encoding")
                 .then_some(value)
         });
-        let plain = match calls::plain(body, codings, max_bytes) {
+        let plain = match calls::decode_body(body, codings, max_bytes) {
             Ok(plain) => plain,
-            Err(no) => return answer::<Vec<u8>, _>(Err(no), out),
+            Err(no) => return return_result::<Vec<u8>, _>(Err(no), out),
         };
         let (found, batch) = match calls::read(&plain, max_calls) {
             Ok(found) => found,
-            Err(no) => return answer::<Vec<u8>, _>(Err(no), out),
+            Err(no) => return return_result::<Vec<u8>, _>(Err(no), out),
         };
-        let text = |text: Option<&[u8]>| text.map_or(sszip_str::ABSENT, sszip_str::of);
+        let text = |text: Option<&[u8]>| text.map_or(sszip_str::ABSENT, sszip_str::from_bytes);
         let found: Vec<sszip_call> = found
             .iter()
             .map(|call| sszip_call {
-                method: sszip_str::of(call.method),
+                method: sszip_str::from_bytes(call.method),
                 id: text(call.id),
                 params: text(call.params),
             })
             .collect();
-        give!(calls, found.as_ptr());
-        give!(ncalls, found.len());
-        give!(is_batch, batch);
+        write_result!(calls, found.as_ptr());
+        write_result!(ncalls, found.len());
+        write_result!(is_batch, batch);
         GIVEN.with(|given| {
             let mut given = given.borrow_mut();
             given._calls = found;
@@ -512,12 +515,12 @@ pub unsafe extern "C" fn sszip_calls_read(
 /// Returns the metrics that the workers of the host counted.
 ///
 /// # Safety
-/// `board` is NULL or valid, and its memory was passed to `sszip_board_begin`;
+/// `board` is NULL or valid, and its memory was passed to `sszip_metrics_board_init`;
 /// the results point at memory of their type.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_board_figures(
-    board: *const sszip_board,
-    figures: *mut *const sszip_figure,
+pub unsafe extern "C" fn sszip_metrics_board_read(
+    board: *const sszip_metrics_board,
+    figures: *mut *const sszip_metric,
     nfigures: *mut usize,
 ) -> sszip_status {
     boundary(|| {
@@ -530,20 +533,20 @@ pub unsafe extern "C" fn sszip_board_figures(
             }
             Err(status) => return status,
         };
-        let (names, numbers): (Vec<_>, Vec<_>) = figures::all(board).into_iter().unzip();
-        let found: Vec<sszip_figure> = names
+        let (names, numbers): (Vec<_>, Vec<_>) = metrics::flat_metrics(board).into_iter().unzip();
+        let found: Vec<sszip_metric> = names
             .iter()
             .zip(numbers)
-            .map(|(name, number)| sszip_figure {
-                name: sszip_str::of(name.as_bytes()),
+            .map(|(name, number)| sszip_metric {
+                name: sszip_str::from_bytes(name.as_bytes()),
                 number,
             })
             .collect();
-        give!(figures, found.as_ptr());
-        give!(nfigures, found.len());
-        keep(Given {
+        write_result!(figures, found.as_ptr());
+        write_result!(nfigures, found.len());
+        set_thread_result(ThreadResult {
             _figures: (found, names),
-            ..Given::default()
+            ..ThreadResult::default()
         });
         sszip_status::SSZIP_STATUS_OK
     })

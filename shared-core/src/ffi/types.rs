@@ -4,8 +4,8 @@ use std::ffi::c_char;
 use std::slice;
 
 use super::job::sszip_job;
-use super::known_field::sszip_known_field;
-use crate::cache::stale::Failure;
+use super::known_header::sszip_known_header;
+use crate::cache::use_stale::UpstreamFailure;
 use crate::gzip;
 use crate::gzip::stream::Flush;
 
@@ -50,7 +50,7 @@ pub struct sszip_str {
 }
 
 impl sszip_str {
-    pub(super) fn of(bytes: &[u8]) -> Self {
+    pub(super) fn from_bytes(bytes: &[u8]) -> Self {
         Self {
             data: bytes.as_ptr(),
             len: bytes.len(),
@@ -73,7 +73,7 @@ impl sszip_str {
 /// A header field.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct sszip_field {
+pub struct sszip_header {
     /// Name as received, in any case.
     pub name: sszip_str,
     /// Value without surrounding white space.
@@ -84,13 +84,13 @@ pub struct sszip_field {
 /// in place of all present values, or removed if `value.data` is NULL.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct sszip_edit {
+pub struct sszip_head_edit {
     /// Name as it is to be written.
     pub name: sszip_str,
     /// New value; NULL `data` removes the header.
     pub value: sszip_str,
     /// Number of the header, for hosts that store it in a member of its own.
-    pub field: sszip_known_field,
+    pub field: sszip_known_header,
 }
 
 /// A request head as the host received it.
@@ -104,7 +104,7 @@ pub struct sszip_request_head {
     /// Path and query as the client sent them, or as the proxy rewrote them.
     pub target: sszip_str,
     /// All headers, `Host` included.
-    pub fields: *const sszip_field,
+    pub fields: *const sszip_header,
     /// Number of headers.
     pub nfields: usize,
 }
@@ -112,8 +112,8 @@ pub struct sszip_request_head {
 /// Input of a lookup of stored responses.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct sszip_asked {
-    /// `sizeof(sszip_asked)`, so that the struct may grow.
+pub struct sszip_lookup_request {
+    /// `sizeof(sszip_lookup_request)`, so that the struct may grow.
     pub size: usize,
     /// Namespace, which separates the responses of one chain from the
     /// responses of other chains. NULL `data`: the library derives it from the
@@ -130,22 +130,22 @@ pub struct sszip_asked {
     /// that is in memory.
     pub body: sszip_str,
     /// State of the request body: an `sszip_request_body`.
-    pub body_is: u32,
+    pub body_state: u32,
     /// Milliseconds of `CLOCK_MONOTONIC`, read for this event; every parameter
     /// `now` of type `uint64_t` has this unit.
     pub now: u64,
     /// Do not send a stored response; the upstream's response replaces it.
     pub bypass: bool,
-    /// Identity by which `sszip_next_woken` returns this request; 0: the
+    /// Identity by which `sszip_next_wakeup` returns this request; 0: the
     /// request does not wait.
     pub waiter: usize,
     /// The host's own rules allow a content coding for this response.
     pub coding_allowed: bool,
     /// Forward a batch as a whole or not at all: it is not split.
-    pub whole: bool,
+    pub no_split: bool,
     /// The host has other filters that may change bodies, and calls
-    /// `sszip_exchange_beside`.
-    pub filters: bool,
+    /// `sszip_exchange_other_filters`.
+    pub has_other_filters: bool,
     /// The host writes `Vary: Accept-Encoding` itself.
     pub host_writes_vary: bool,
     /// The host's configuration forwards the client's accepted codings to the
@@ -153,7 +153,7 @@ pub struct sszip_asked {
     pub forwards_codings: bool,
     /// No property distinguishes the route from others that pass the same
     /// requests elsewhere: requests without a `name_space` are not looked up.
-    pub unnamed: bool,
+    pub route_unnamed: bool,
 }
 
 /// State of a request body at a lookup.
@@ -163,7 +163,7 @@ pub enum sszip_request_body {
     /// The whole body is in memory, or the request has none and needs none.
     SSZIP_BODY_WHOLE = 0,
     /// The host has not read the body yet and can read it.
-    SSZIP_BODY_UNREAD = 1,
+    SSZIP_BODY_AWAITS_CONTINUE = 1,
     /// The body cannot be kept in memory, or reading it failed.
     SSZIP_BODY_UNAVAILABLE = 2,
 }
@@ -171,25 +171,25 @@ pub enum sszip_request_body {
 /// Result of opening a connection to the owner.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum sszip_link_opened {
+pub enum sszip_connect_result {
     /// The connection is open, or its opening is in progress.
-    SSZIP_LINK_OPEN = 0,
+    SSZIP_CONNECT_OPEN = 0,
     /// The connection could not be opened.
-    SSZIP_LINK_FAILED = 1,
+    SSZIP_CONNECT_FAILED = 1,
     /// No process listens at the owner's address: the connection was refused,
     /// or the socket does not exist.
-    SSZIP_LINK_ABSENT = 2,
+    SSZIP_CONNECT_REFUSED = 2,
 }
 
 /// Next action for the connections to the owner.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum sszip_link_need {
+pub enum sszip_link_action {
     /// No connection needs an action.
     SSZIP_LINK_NOTHING = 0,
     /// Open the connection, then call `sszip_link_connected`.
     SSZIP_LINK_CONNECT = 1,
-    /// Write the pieces of `sszip_link_output`, and call `sszip_link_written`
+    /// Write the pieces of `sszip_link_output`, and call `sszip_link_bytes_written`
     /// after each write, until there are none.
     SSZIP_LINK_WRITE = 2,
     /// Close the connection.
@@ -201,45 +201,45 @@ pub enum sszip_link_need {
 /// Next action of the host.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum sszip_do {
+pub enum sszip_action {
     /// Wait for the next event; the piece was accepted.
-    SSZIP_DO_AWAIT = 0,
+    SSZIP_ACTION_AWAIT = 0,
     /// Send the request to the upstream.
-    SSZIP_DO_FORWARD = 1,
+    SSZIP_ACTION_FORWARD = 1,
     /// Send the request to the upstream with `sszip_exchange_request_body` as
     /// its body and, if it is not empty, `sszip_exchange_request_target` as
     /// its target.
-    SSZIP_DO_FORWARD_REWRITTEN = 2,
+    SSZIP_ACTION_FORWARD_REWRITTEN = 2,
     /// Send a stored response: `sszip_exchange_status`, the head edits as the
     /// whole head, and `sszip_exchange_body`.
-    SSZIP_DO_RESPOND = 3,
-    /// Repeat the lookup when `sszip_next_woken` returns the request's waiter,
+    SSZIP_ACTION_RESPOND = 3,
+    /// Repeat the lookup when `sszip_next_wakeup` returns the request's waiter,
     /// or after `sszip_exchange_next_timer` milliseconds; the result may be
     /// this action again.
-    SSZIP_DO_WAIT = 4,
+    SSZIP_ACTION_WAIT = 4,
     /// Apply the head edits, send the head, and pass the body unchanged.
-    SSZIP_DO_PASS = 5,
+    SSZIP_ACTION_PASS = 5,
     /// Apply the head edits, send the head, pass the body unchanged, and feed
     /// each piece of it to `sszip_exchange_piece`.
-    SSZIP_DO_SHOW = 6,
+    SSZIP_ACTION_OBSERVE = 6,
     /// Withhold the head, and feed each piece of the body to
     /// `sszip_exchange_piece`.
-    SSZIP_DO_HOLD = 7,
+    SSZIP_ACTION_BUFFER = 7,
     /// Apply the head edits, send the head, and send the body through
     /// `sszip_exchange_stream`, beginning with the last piece that was fed.
-    SSZIP_DO_STREAM = 8,
+    SSZIP_ACTION_STREAM = 8,
     /// Apply the head edits, send the head and `sszip_exchange_body`, which is
     /// the whole body.
-    SSZIP_DO_SEND = 9,
+    SSZIP_ACTION_SEND = 9,
     /// Apply the head edits, send the head, `sszip_exchange_body` and the last
     /// piece that was fed, then pass the rest of the body unchanged.
-    SSZIP_DO_SEND_THEN_PASS = 10,
+    SSZIP_ACTION_SEND_THEN_PASS = 10,
     /// Run `job` on a thread that serves no connections, then call
-    /// `sszip_exchange_done`.
-    SSZIP_DO_RUN = 11,
+    /// `sszip_exchange_job_done`.
+    SSZIP_ACTION_RUN_JOB = 11,
     /// No head was sent, and there is no response to send: respond with 502.
-    /// `why` is the reason.
-    SSZIP_DO_FAIL = 12,
+    /// `reason` is the reason.
+    SSZIP_ACTION_FAIL = 12,
 }
 
 /// Next action of the host, with its parameters.
@@ -247,28 +247,28 @@ pub enum sszip_do {
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_step {
     /// Action.
-    pub act: sszip_do,
+    pub action: sszip_action,
     /// Job that the host owns from here on; NULL unless the action is
-    /// `SSZIP_DO_RUN`.
+    /// `SSZIP_ACTION_RUN_JOB`.
     pub job: *mut sszip_job,
     /// Reason for logs, NUL-terminated and static; NULL unless the action is
-    /// `SSZIP_DO_FAIL`.
-    pub why: *const c_char,
+    /// `SSZIP_ACTION_FAIL`.
+    pub reason: *const c_char,
 }
 
 /// Part of the request body that a lookup requires.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum sszip_need {
+pub enum sszip_required_body {
     /// No lookup takes place: send the request to the upstream.
     SSZIP_NEED_NOTHING = 0,
-    /// No part of the body is required: call `sszip_exchange_look_up`.
+    /// No part of the body is required: call `sszip_exchange_lookup`.
     SSZIP_NEED_LOOK_UP = 1,
     /// The body is required in memory: read it, then call
-    /// `sszip_exchange_look_up`.
+    /// `sszip_exchange_lookup`.
     SSZIP_NEED_BODY = 2,
     /// The whole body is required, in memory or in a file: read it, then call
-    /// `sszip_exchange_look_up`.
+    /// `sszip_exchange_lookup`.
     SSZIP_NEED_WHOLE_BODY = 3,
 }
 
@@ -279,7 +279,7 @@ pub struct sszip_response_head {
     /// `sizeof(sszip_response_head)`, so that the struct may grow.
     pub size: usize,
     /// All headers. `Content-Length` may be omitted.
-    pub fields: *const sszip_field,
+    pub fields: *const sszip_header,
     /// Number of headers.
     pub nfields: usize,
     /// Length of the body in bytes; negative: the head does not contain it.
@@ -304,15 +304,15 @@ pub struct sszip_response_head {
 /// Effect of the host's other filters on a response.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum sszip_beside {
+pub enum sszip_other_filters {
     /// The other filters do not change the body.
-    SSZIP_BESIDE_NOTHING = 0,
+    SSZIP_OTHER_FILTERS_NONE = 0,
     /// The other filters change the body.
-    SSZIP_BESIDE_CHANGED = 1,
+    SSZIP_OTHER_FILTERS_BODY_CHANGED = 1,
     /// The other filters change the body, and every piece of the upstream's
     /// body must be in memory when it is passed to
-    /// `sszip_exchange_node_piece`.
-    SSZIP_BESIDE_APART = 2,
+    /// `sszip_exchange_upstream_piece`.
+    SSZIP_OTHER_FILTERS_SEPARATE_COPY = 2,
 }
 
 /// Way in which the upstream failed a request.
@@ -334,13 +334,13 @@ pub enum sszip_failure {
 impl sszip_failure {
     /// Failure of that number and status; `None` for a number that is not an
     /// `sszip_failure`.
-    pub(super) fn numbered(number: u32, status: u16) -> Option<Failure> {
+    pub(super) fn numbered(number: u32, status: u16) -> Option<UpstreamFailure> {
         Some(match number {
-            0 => Failure::Status(status),
-            1 => Failure::Error,
-            2 => Failure::Timeout,
-            3 => Failure::InvalidHeader,
-            4 => Failure::Connect,
+            0 => UpstreamFailure::Status(status),
+            1 => UpstreamFailure::Error,
+            2 => UpstreamFailure::Timeout,
+            3 => UpstreamFailure::InvalidHeader,
+            4 => UpstreamFailure::Connect,
             _ => return None,
         })
     }
@@ -388,7 +388,7 @@ pub struct sszip_progress {
 /// Returns the version of the library. Static.
 #[no_mangle]
 pub extern "C" fn sszip_version() -> sszip_str {
-    sszip_str::of(env!("CARGO_PKG_VERSION").as_bytes())
+    sszip_str::from_bytes(env!("CARGO_PKG_VERSION").as_bytes())
 }
 
 /// Returns the names of the codec libraries in use on this machine, for logs.
@@ -399,7 +399,7 @@ pub extern "C" fn sszip_coders() -> sszip_str {
         true => b"ISA-L",
         false => b"libdeflate and zlib-rs (ISA-L, libisal.so.2, is not there)",
     };
-    sszip_str::of(text)
+    sszip_str::from_bytes(text)
 }
 
 /// `data` points at `len` initialised `T`s, or is NULL with `len` 0; they do

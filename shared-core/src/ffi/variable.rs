@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::exchange::sszip_exchange;
-use super::panic::{boundary, give};
+use super::panic::{boundary, write_result};
 use super::types::{sszip_status, sszip_str};
 use crate::variable::Variable;
 
@@ -12,7 +12,7 @@ use crate::variable::Variable;
 #[no_mangle]
 pub extern "C" fn sszip_variable_name(number: usize) -> sszip_str {
     match Variable::ALL.get(number) {
-        Some(variable) => sszip_str::of(variable.name().as_bytes()),
+        Some(variable) => sszip_str::from_bytes(variable.name().as_bytes()),
         None => sszip_str::ABSENT,
     }
 }
@@ -20,7 +20,7 @@ pub extern "C" fn sszip_variable_name(number: usize) -> sszip_str {
 /// Returns the value of the log variable `number` for the exchange; NULL
 /// `exchange`: the value for a request without one. NULL `data`: the variable
 /// has no value. Valid until the next call of this function or of
-/// `sszip_exchange_path_of_inquiry` for the exchange, or
+/// `sszip_exchange_probe_path` for the exchange, or
 /// `sszip_exchange_free`; static for a NULL `exchange`. `SSZIP_STATUS_INVALID`:
 /// there is no such variable.
 ///
@@ -41,20 +41,20 @@ pub unsafe extern "C" fn sszip_exchange_variable(
         let Some(exchange) = exchange else {
             // the values of a request without an exchange are static
             let said = match variable.text(None) {
-                Some(Cow::Borrowed(text)) => sszip_str::of(text),
+                Some(Cow::Borrowed(text)) => sszip_str::from_bytes(text),
                 _ => sszip_str::ABSENT,
             };
-            give!(out, said);
+            write_result!(out, said);
             return sszip_status::SSZIP_STATUS_OK;
         };
         let text = variable.text(exchange.driver.exchange());
         let text = text.map(Cow::into_owned);
         let is_said = text.is_some();
         exchange.text = text.unwrap_or_default();
-        give!(
+        write_result!(
             out,
             match is_said {
-                true => sszip_str::of(&exchange.text),
+                true => sszip_str::from_bytes(&exchange.text),
                 false => sszip_str::ABSENT,
             }
         );

@@ -19,7 +19,7 @@ pub(super) fn product(a: u32, b: u32) -> Option<u32> {
         return None;
     }
     // SAFETY: the processor supports it, as checked above.
-    Some(unsafe { multiplied(a, b) })
+    Some(unsafe { multiply(a, b) })
 }
 
 /// Multiplies with PCLMULQDQ.
@@ -27,20 +27,20 @@ pub(super) fn product(a: u32, b: u32) -> Option<u32> {
 /// # Safety
 /// The processor has PCLMULQDQ.
 #[target_feature(enable = "pclmulqdq,sse2")]
-unsafe fn multiplied(a: u32, b: u32) -> u32 {
+unsafe fn multiply(a: u32, b: u32) -> u32 {
     // 63 coefficients, reflected: one bit up they fill a word, with x^0 to x^31 in the upper
     // half
-    let full = times(i64::from(a), i64::from(b)) << 1;
+    let full = low_product(i64::from(a), i64::from(b)) << 1;
     // multiple of the polynomial that clears the lower half
-    let quotient = times(low(full), QUOTIENT);
-    let rest = full ^ times(low(quotient), POLYNOMIAL);
+    let quotient = low_product(low(full), QUOTIENT);
+    let rest = full ^ low_product(low(quotient), POLYNOMIAL);
     (rest as u64 >> 32) as u32
 }
 
 /// Returns the lower 64 bits of a product.
 #[target_feature(enable = "pclmulqdq,sse2")]
 #[inline]
-fn times(a: i64, b: i64) -> i64 {
+fn low_product(a: i64, b: i64) -> i64 {
     let product = _mm_clmulepi64_si128(_mm_cvtsi64_si128(a), _mm_cvtsi64_si128(b), 0);
     _mm_cvtsi128_si64(product)
 }

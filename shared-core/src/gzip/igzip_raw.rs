@@ -50,21 +50,21 @@ pub(super) fn is_available() -> bool {
 }
 
 /// A stream and its level buffer, in one allocation.
-struct Coder {
+struct OneshotEncoder {
     functions: &'static Functions,
     stream: NonNull<PublicState>,
 }
 
 // SAFETY: igzip_lib.h keeps all state in the stream; nothing in it belongs to
 // the thread that made it.
-unsafe impl Send for Coder {}
+unsafe impl Send for OneshotEncoder {}
 
 const LAYOUT: Layout = match Layout::from_size_align(STREAM_SIZE + LEVEL_BUFFER, 64) {
     Ok(layout) => layout,
     Err(_) => unreachable!(),
 };
 
-impl Coder {
+impl OneshotEncoder {
     /// Returns an encoder; `None` without the library or the memory.
     fn new() -> Option<Self> {
         let functions = functions()?;
@@ -113,7 +113,7 @@ impl Coder {
     }
 }
 
-impl Drop for Coder {
+impl Drop for OneshotEncoder {
     fn drop(&mut self) {
         // SAFETY: ours since `new`, of that layout, freed once.
         unsafe { dealloc(self.stream.as_ptr().cast(), LAYOUT) }
@@ -121,14 +121,14 @@ impl Drop for Coder {
 }
 
 /// The idle encoder; others are freed.
-static IDLE: Mutex<Option<Coder>> = Mutex::new(None);
+static IDLE: Mutex<Option<OneshotEncoder>> = Mutex::new(None);
 
 /// Writes `plain` as deflate blocks, none of them final, into the spare capacity of `output`,
 /// after its contents, aligned to a byte. `false`, with unchanged `output`, without the library
 /// or the memory, beyond its 4 GiB, or if it does not fit.
 pub(super) fn deflate_into(plain: &[u8], output: &mut Vec<u8>) -> bool {
     let idle = locked(&IDLE).take();
-    let Some(mut coder) = idle.or_else(Coder::new) else {
+    let Some(mut coder) = idle.or_else(OneshotEncoder::new) else {
         return false;
     };
     let fits = coder.deflate(plain, output);
@@ -141,11 +141,11 @@ pub(super) fn deflate_into(plain: &[u8], output: &mut Vec<u8>) -> bool {
 mod tests {
     use std::io::Read;
 
-    use super::super::oneshot::bound;
+    use super::super::oneshot::compressed_bound;
     use super::deflate_into;
 
     fn deflate(plain: &[u8]) -> Option<Vec<u8>> {
-        let mut output = Vec::with_capacity(bound(plain.len()));
+        let mut output = Vec::with_capacity(compressed_bound(plain.len()));
         deflate_into(plain, &mut output).then_some(output)
     }
 

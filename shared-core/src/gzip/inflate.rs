@@ -8,8 +8,8 @@ use std::hint::black_box;
 
 use zlib_rs::{Inflate, InflateFlush, Status};
 
-use super::libdeflate::{Decoded, Decompressor};
-use crate::memory::fit;
+use super::libdeflate::{DecodeResult, Decompressor};
+use crate::memory::release_unused;
 
 /// The reason why there is no decompressed body. The original is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,14 +49,14 @@ pub fn gunzip_within(
         let taken = may_take(length) && body.try_reserve_exact(more).is_ok();
         taken.then_some(()).ok_or(InflateError::OutOfMemory)
     };
-    reserve(&mut body, claimed_length(coded).min(cap))?;
+    reserve(&mut body, trailer_length(coded).min(cap))?;
     let mut rest = coded;
     loop {
         match decompressor.gunzip(rest, &mut body) {
-            Decoded::Member(taken) => rest = rest.get(taken..).ok_or(InflateError::Bad)?,
-            Decoded::Bad => return Err(InflateError::Bad),
-            Decoded::NoRoom if body.capacity() >= cap => return Err(InflateError::TooLarge),
-            Decoded::NoRoom => {
+            DecodeResult::Member(taken) => rest = rest.get(taken..).ok_or(InflateError::Bad)?,
+            DecodeResult::Bad => return Err(InflateError::Bad),
+            DecodeResult::NoRoom if body.capacity() >= cap => return Err(InflateError::TooLarge),
+            DecodeResult::NoRoom => {
                 let length = body.capacity().saturating_mul(2).max(1 << 10).min(cap);
                 reserve(&mut body, length)?;
                 continue;
@@ -69,7 +69,7 @@ pub fn gunzip_within(
     if body.len() > cap {
         return Err(InflateError::TooLarge);
     }
-    fit(&mut body);
+    release_unused(&mut body);
     Ok(body)
 }
 
@@ -94,7 +94,7 @@ pub fn gunzip_beginning(
     let mut inflate = None;
     let (mut rest, mut length) = (coded, 0);
     loop {
-        grow_for_more(&mut body, length, coded.len(), cap, |room| {
+        grow_output(&mut body, length, coded.len(), cap, |room| {
             may_take(room.saturating_add(STATE))
         })?;
         let inflate = match &mut inflate {
@@ -118,7 +118,7 @@ pub fn gunzip_beginning(
         }
     }
     body.truncate(length);
-    fit(&mut body);
+    release_unused(&mut body);
     Ok(body)
 }
 
@@ -133,7 +133,7 @@ fn new_inflate() -> Result<Inflate, InflateError> {
 }
 
 /// Grows the output beyond the `length` bytes that were written, up to `cap`.
-pub(crate) fn grow_for_more(
+pub(crate) fn grow_output(
     body: &mut Vec<u8>,
     length: usize,
     coded: usize,
@@ -160,7 +160,7 @@ pub(crate) fn grow_for_more(
 /// Returns the length that the trailer declares: ISIZE, modulo 2^32, of the last member only,
 /// limited to the highest ratio of deflate. It is a first guess that decompression proves or
 /// corrects.
-pub fn claimed_length(coded: &[u8]) -> usize {
+pub fn trailer_length(coded: &[u8]) -> usize {
     // 258 bytes for two bits
     const MOST: usize = 1032;
     match coded {

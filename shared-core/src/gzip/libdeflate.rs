@@ -75,7 +75,7 @@ impl Drop for Compressor {
 }
 
 /// The result of a decompression.
-pub(super) enum Decoded {
+pub(super) enum DecodeResult {
     /// One member was decompressed; with the number of input bytes.
     Member(usize),
     /// The output does not fit into the spare capacity.
@@ -98,7 +98,7 @@ impl Decompressor {
     }
 
     /// Decompresses the gzip member at the start of `input` into the spare capacity of `output`.
-    pub(super) fn gunzip(&mut self, input: &[u8], output: &mut Vec<u8>) -> Decoded {
+    pub(super) fn gunzip(&mut self, input: &[u8], output: &mut Vec<u8>) -> DecodeResult {
         let spare = output.spare_capacity_mut();
         let (mut taken, mut written) = (0, 0);
         // SAFETY: both ranges are valid for their lengths, the two counters
@@ -119,10 +119,10 @@ impl Decompressor {
                 // SAFETY: on success `written` bytes, at most spare.len(),
                 // are initialised.
                 unsafe { output.set_len(output.len() + written) };
-                Decoded::Member(taken)
+                DecodeResult::Member(taken)
             }
-            sys::libdeflate_result_LIBDEFLATE_INSUFFICIENT_SPACE => Decoded::NoRoom,
-            _ => Decoded::Bad,
+            sys::libdeflate_result_LIBDEFLATE_INSUFFICIENT_SPACE => DecodeResult::NoRoom,
+            _ => DecodeResult::Bad,
         }
     }
 }

@@ -9,8 +9,10 @@
 #[cfg(target_arch = "x86_64")]
 mod clmul;
 pub mod crc;
+mod deflate_walk;
 #[cfg_attr(target_family = "wasm", path = "no_igzip_raw.rs")]
 mod igzip_raw;
+pub(crate) mod in_place;
 pub mod inflate;
 #[cfg(not(target_family = "wasm"))]
 mod isal;
@@ -18,10 +20,8 @@ mod libdeflate;
 pub mod oneshot;
 pub mod open;
 mod pool;
-pub(crate) mod shrinking;
 pub mod splice;
 pub mod stream;
-mod walk;
 #[cfg(target_family = "wasm")]
 mod wasm_memory;
 
@@ -34,5 +34,5 @@ pub fn has_isal() -> bool {
 /// later, because memory is short, would never be used.
 pub fn prepare() {
     igzip_raw::prepare();
-    let _ = stream::Coder::fastest();
+    let _ = stream::CodecLibrary::fastest();
 }

@@ -5,7 +5,7 @@ use super::libdeflate::MAX_LEVEL;
 use super::pool::with_compressor;
 use super::splice::{EMPTY_LAST, HEADER};
 use crate::faults::{injected, panic_if, Fault};
-use crate::memory::fit;
+use crate::memory::release_unused;
 
 /// The reason why there is no compressed body. The original is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub fn gzip_into(
         .try_reserve_exact(room)
         .map_err(|_| OneshotError::OutOfMemory)?;
     if level == 1 && igzip(body, room, &mut output) {
-        fit(&mut output);
+        release_unused(&mut output);
         return Ok(output);
     }
     output.clear();
@@ -58,7 +58,7 @@ pub fn gzip_into(
     if !fits || output.len() > room {
         return Err(OneshotError::NotSmaller);
     }
-    fit(&mut output);
+    release_unused(&mut output);
     Ok(output)
 }
 
@@ -87,7 +87,7 @@ pub fn gzip(body: &[u8], level: u8, limit: usize) -> Result<Vec<u8>, OneshotErro
 
 /// Returns a `limit` for [`gzip`] that every compressed form of `length` bytes stays below: the
 /// length of stored blocks (5 bytes for each of at least 5,000) and gzip's header and trailer.
-pub fn bound(length: usize) -> usize {
+pub fn compressed_bound(length: usize) -> usize {
     length.saturating_add(length / 1000).saturating_add(64)
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn off_loop_length(level: u8) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{bound, gzip, OneshotError};
+    use super::{compressed_bound, gzip, OneshotError};
     use crate::support::gunzip;
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
             .flat_map(|n| (n / 7).to_be_bytes())
             .collect();
         for level in 0..=12 {
-            let coded = gzip(&body, level, bound(body.len())).unwrap();
+            let coded = gzip(&body, level, compressed_bound(body.len())).unwrap();
             assert!(gunzip(&coded).unwrap() == body, "level {level}");
             assert_eq!(coded.capacity(), coded.len(), "level {level}");
         }
@@ -142,7 +142,7 @@ mod tests {
         for length in (0..300).chain([4999, 5000, 5001, 65_535, 65_536, 1 << 20]) {
             let body: Vec<u8> = std::iter::repeat_with(&mut random).take(length).collect();
             for level in [0, 1, 6, 12] {
-                let coded = gzip(&body, level, bound(length)).unwrap();
+                let coded = gzip(&body, level, compressed_bound(length)).unwrap();
                 assert!(
                     gunzip(&coded).unwrap() == body,
                     "{length} bytes at level {level}"
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn levels_may_alternate_and_an_unknown_level_is_an_error() {
         for level in [1, 9, 1, 12, 0, 1] {
-            let coded = gzip(&[7; 5000], level, bound(5000)).unwrap();
+            let coded = gzip(&[7; 5000], level, compressed_bound(5000)).unwrap();
             assert_eq!(gunzip(&coded).unwrap(), [7; 5000]);
         }
         assert_eq!(gzip(b"", 13, 100), Err(OneshotError::Level(13)));

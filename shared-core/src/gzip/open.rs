@@ -8,12 +8,12 @@
 //! bytes, on JSON-RPC responses.
 
 use super::crc::{crc32, Shift};
+use super::deflate_walk;
 use super::inflate::gunzip;
 use super::libdeflate::MAX_LEVEL;
-use super::oneshot::bound;
+use super::oneshot::compressed_bound;
 use super::pool::with_compressor;
-use super::splice::{splice, Part};
-use super::walk;
+use super::splice::{splice, MemberPart};
 use crate::bytes::Bytes;
 
 /// Bytes that libdeflate writes before and after the stream.
@@ -22,7 +22,7 @@ const GZIP_TRAILER: usize = 8;
 
 /// An open deflate stream, with checksum and length of its plain bytes.
 #[derive(Clone, Debug)]
-pub struct Open {
+pub struct OpenStream {
     /// Deflate blocks, none of them final, aligned to a byte.
     pub bytes: Bytes,
     /// CRC-32 of the plain bytes.
@@ -33,7 +33,7 @@ pub struct Open {
     pub(super) shift: Shift,
 }
 
-impl Open {
+impl OpenStream {
     /// Returns an open stream of blocks that were written elsewhere.
     pub fn new(bytes: Bytes, crc: u32, length: u64) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl Open {
     /// length and checksum.
     pub fn inflate(&self) -> Option<Vec<u8>> {
         let length = usize::try_from(self.length).ok()?;
-        let member = splice([Part::Open(self)])?.try_to_vec()?;
+        let member = splice([MemberPart::Open(self)])?.try_to_vec()?;
         gunzip(&member, length)
             .ok()
             .filter(|plain| plain.len() == length)
@@ -62,39 +62,41 @@ impl Open {
 /// fifth of the time of levels 2 and 3, for 0 to 10 % more. `None` if memory is refused or there
 /// is no such level. The bytes may differ between machines: never compare them with recorded
 /// ones.
-pub fn open(plain: &[u8], level: u8) -> Option<Open> {
+pub fn open(plain: &[u8], level: u8) -> Option<OpenStream> {
     open_in(plain, level, &mut Vec::new())
 }
 
 /// Compresses as [`open`] does, in the buffer `room`. It grows if it is shorter than `plain`,
 /// whose compressed form is rarely longer.
-pub fn open_in(plain: &[u8], level: u8, room: &mut Vec<u8>) -> Option<Open> {
+pub fn open_in(plain: &[u8], level: u8, room: &mut Vec<u8>) -> Option<OpenStream> {
     if (1..=3).contains(&level) {
         room.clear();
         if room.capacity() < plain.len() {
-            room.try_reserve_exact(bound(plain.len())).ok()?;
+            room.try_reserve_exact(compressed_bound(plain.len())).ok()?;
         }
         if super::igzip_raw::deflate_into(plain, room) {
             let (crc, length) = (crc32(plain), plain.len() as u64);
-            return Some(Open::new(Bytes::copy_of(room)?, crc, length));
+            return Some(OpenStream::new(Bytes::copy_of(room)?, crc, length));
         }
     }
     open_libdeflate(plain, level)
 }
 
-fn open_libdeflate(plain: &[u8], level: u8) -> Option<Open> {
+fn open_libdeflate(plain: &[u8], level: u8) -> Option<OpenStream> {
     if level > MAX_LEVEL {
         return None;
     }
     let mut member = Vec::new();
-    member.try_reserve_exact(bound(plain.len())).ok()?;
+    member
+        .try_reserve_exact(compressed_bound(plain.len()))
+        .ok()?;
     with_compressor(level, |compressor| compressor.gzip(plain, &mut member))
         .filter(|fits| *fits)?;
     let end = member.len().checked_sub(GZIP_TRAILER)?;
     let crc = member.get(end..end + 4)?.try_into().ok()?;
     // the trailer is the margin that the walk may read beyond the end
     unfinish(&mut member, GZIP_HEADER, end)?;
-    Some(Open::new(
+    Some(OpenStream::new(
         Bytes::copy_of(member.get(GZIP_HEADER..)?)?,
         u32::from_le_bytes(crc),
         plain.len() as u64,
@@ -105,19 +107,19 @@ fn open_libdeflate(plain: &[u8], level: u8) -> Option<Open> {
 ///
 /// `None` for bytes that are not exactly one stream: damaged, truncated, or followed by other
 /// bytes. The result decompresses to the same bytes.
-pub fn reopen(raw_final_deflate: Vec<u8>) -> Option<Vec<u8>> {
+pub fn from_finished(raw_final_deflate: Vec<u8>) -> Option<Vec<u8>> {
     let mut stream = raw_final_deflate;
     let end = stream.len();
-    stream.try_reserve(walk::MARGIN).ok()?;
-    stream.resize(end + walk::MARGIN, 0);
+    stream.try_reserve(deflate_walk::MARGIN).ok()?;
+    stream.resize(end + deflate_walk::MARGIN, 0);
     unfinish(&mut stream, 0, end)?;
     Some(stream)
 }
 
 /// Opens the stream in `bytes[start..end]` and cuts `bytes` at its end.
-/// [`walk::MARGIN`] bytes must follow it.
+/// [`deflate_walk::MARGIN`] bytes must follow it.
 fn unfinish(bytes: &mut Vec<u8>, start: usize, end: usize) -> Option<()> {
-    let last = walk::last_block(bytes, start, end)?;
+    let last = deflate_walk::last_block(bytes, start, end)?;
     *bytes.get_mut(last.header / 8)? &= !(1 << (last.header % 8));
     bytes.truncate(end);
     // the rest of the last byte is undefined; an empty stored block is three zero bits, zero

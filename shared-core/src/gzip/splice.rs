@@ -9,26 +9,26 @@
 use std::ops::Range;
 
 use super::crc::Crc;
-use super::open::Open;
+use super::open::OpenStream;
 use crate::bytes::{extend, push, Bytes};
-use crate::memory::{give_out, LONG};
+use crate::memory::{drain, LONG};
 
 /// A part of a member's plain bytes.
 #[derive(Clone, Copy, Debug)]
-pub enum Part<'a> {
+pub enum MemberPart<'a> {
     /// Bytes that are not compressed.
     Text(&'a [u8]),
     /// Bytes that were compressed before.
-    Open(&'a Open),
+    Open(&'a OpenStream),
 }
 
 /// Assembles one gzip member. `None` if memory is refused.
-pub fn splice<'a>(parts: impl IntoIterator<Item = Part<'a>>) -> Option<Body> {
-    let mut member = Member::with_room(0, 0)?;
+pub fn splice<'a>(parts: impl IntoIterator<Item = MemberPart<'a>>) -> Option<Body> {
+    let mut member = GzipMember::with_capacity(0, 0)?;
     for part in parts {
         match part {
-            Part::Text(text) => member.text(text)?,
-            Part::Open(open) => member.open(open)?,
+            MemberPart::Text(text) => member.append_text(text)?,
+            MemberPart::Open(open) => member.append_open(open)?,
         }
     }
     member.finish()
@@ -67,7 +67,7 @@ impl Body {
     }
 
     /// Returns the body that consists of these ranges of `own`. `None` if memory is refused.
-    pub(crate) fn of_parts(own: Vec<u8>, parts: &[Range<usize>], is_gzip: bool) -> Option<Self> {
+    pub(crate) fn from_parts(own: Vec<u8>, parts: &[Range<usize>], is_gzip: bool) -> Option<Self> {
         let mut slices = Vec::new();
         slices.try_reserve_exact(parts.len()).ok()?;
         slices.extend(parts.iter().cloned().map(Slice::Own));
@@ -116,18 +116,18 @@ impl Body {
 
     /// Passes the slices to a function that copies them: the memory of a long body is released
     /// while it is drained.
-    pub(crate) fn give_out(&mut self, mut to: impl FnMut(&[u8])) {
+    pub(crate) fn drain(&mut self, mut to: impl FnMut(&[u8])) {
         if self.own.len() < LONG {
             return self.slices().for_each(to);
         }
         for slice in &self.slices {
             match slice {
-                Slice::Own(range) => give_out(&mut self.own[range.clone()], &mut to),
+                Slice::Own(range) => drain(&mut self.own[range.clone()], &mut to),
                 Slice::Owned(bytes) => to(bytes),
                 Slice::Shared(bytes) => to(bytes),
             }
         }
-        give_out(&mut self.own[self.sliced..], to);
+        drain(&mut self.own[self.sliced..], to);
     }
 
     /// Returns a contiguous copy of the body.
@@ -190,7 +190,7 @@ impl Body {
     }
 
     /// Number of bytes that [`push_shared`](Self::push_shared) would copy of `length` bytes.
-    pub(crate) fn copied(length: usize) -> usize {
+    pub(crate) fn copied_length(length: usize) -> usize {
         if length <= COPIED {
             length
         } else {
@@ -226,7 +226,7 @@ pub(super) fn trailer(crc: &Crc) -> [u8; TRAILER] {
 
 /// A member that is being written. Its functions return `None` if memory is refused, and the
 /// member must not be used any more then.
-pub(crate) struct Member {
+pub(crate) struct GzipMember {
     body: Body,
     /// Start of the unfinished text in the body's own bytes, after the room for a block's
     /// header. The checksum does not include it yet.
@@ -234,10 +234,10 @@ pub(crate) struct Member {
     crc: Crc,
 }
 
-impl Member {
+impl GzipMember {
     /// Returns a member with room for `texts` texts, and for `bytes` bytes of them and of copied
     /// streams.
-    pub(crate) fn with_room(texts: usize, bytes: usize) -> Option<Self> {
+    pub(crate) fn with_capacity(texts: usize, bytes: usize) -> Option<Self> {
         let frame = HEADER.len() + EMPTY_LAST.len() + TRAILER;
         let mut body = Body {
             is_gzip: true,
@@ -253,7 +253,7 @@ impl Member {
     }
 
     /// Appends to the unfinished text, or begins one.
-    pub(crate) fn text(&mut self, more: &[u8]) -> Option<()> {
+    pub(crate) fn append_text(&mut self, more: &[u8]) -> Option<()> {
         if more.is_empty() {
             return Some(());
         }
@@ -265,19 +265,19 @@ impl Member {
     }
 
     /// The unfinished text.
-    pub(crate) fn written(&self) -> &[u8] {
+    pub(crate) fn unfinished_text(&self) -> &[u8] {
         self.text.map_or(&[], |text| &self.body.own[text..])
     }
 
     /// Replaces the unfinished text by `open`, its compressed form.
-    pub(crate) fn replace(&mut self, open: &Open) -> Option<()> {
+    pub(crate) fn replace(&mut self, open: &OpenStream) -> Option<()> {
         if let Some(text) = self.text.take() {
             self.body.own.truncate(text - STORED.len());
         }
-        self.open(open)
+        self.append_open(open)
     }
 
-    pub(crate) fn open(&mut self, open: &Open) -> Option<()> {
+    pub(crate) fn append_open(&mut self, open: &OpenStream) -> Option<()> {
         self.end_text(false)?;
         self.crc.append(open.crc, open.length, open.shift);
         self.body.push_shared(&open.bytes)

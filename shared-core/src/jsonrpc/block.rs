@@ -7,7 +7,7 @@
 
 use memchr::memmem;
 
-use super::methods::{BlockAt, InResult, Method, Path, Step, ANY};
+use super::methods::{BlockParam, Method, Path, ResultBlockPath, Step, ANY};
 use super::response::{first_element, member};
 use super::scan::Scanner;
 
@@ -28,7 +28,7 @@ pub enum Tag {
 
 /// An inclusive end of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Bound {
+pub enum RangeEnd {
     /// A block's number.
     Number(u64),
     /// A tag; an absent end is [`Tag::Latest`].
@@ -54,9 +54,9 @@ pub enum BlockReference {
     Range {
         /// The first block. An absent end is read as `latest`, as some nodes read it, and is
         /// never finalized.
-        from: Bound,
+        from: RangeEnd,
         /// The last block.
-        to: Bound,
+        to: RangeEnd,
     },
     /// The result names the block: see [`in_result`].
     InResult,
@@ -79,8 +79,8 @@ pub struct ResultBlock {
 /// [`request::parse`](super::request::parse) returns.
 pub fn reference(method: &Method, params: Option<&[u8]>) -> BlockReference {
     match method.at {
-        BlockAt::None => BlockReference::None,
-        BlockAt::Result => BlockReference::InResult,
+        BlockParam::None => BlockReference::None,
+        BlockParam::Result => BlockReference::InResult,
         _ => in_params(method.at, params).unwrap_or(BlockReference::Invalid),
     }
 }
@@ -89,17 +89,17 @@ pub fn reference(method: &Method, params: Option<&[u8]>) -> BlockReference {
 /// for a pending transaction or `null`.
 pub fn in_result(method: &Method, result: &[u8]) -> Option<ResultBlock> {
     let (object, number, hash) = match method.in_result {
-        InResult::None => return None,
-        InResult::Itself => {
+        ResultBlockPath::None => return None,
+        ResultBlockPath::Itself => {
             return Some(ResultBlock {
                 number: quantity(result)?,
                 hash: None,
             })
         }
-        InResult::Block => (result, "number", "hash"),
-        InResult::Item => (result, "blockNumber", "blockHash"),
-        InResult::First => (first_element(result)?, "blockNumber", "blockHash"),
-        InResult::Path(path) => return at_end_of(path, result),
+        ResultBlockPath::Block => (result, "number", "hash"),
+        ResultBlockPath::Item => (result, "blockNumber", "blockHash"),
+        ResultBlockPath::First => (first_element(result)?, "blockNumber", "blockHash"),
+        ResultBlockPath::Path(path) => return block_at_path(path, result),
     };
     Some(ResultBlock {
         number: number_of(member(object, number)?)?,
@@ -107,7 +107,7 @@ pub fn in_result(method: &Method, result: &[u8]) -> Option<ResultBlock> {
     })
 }
 
-fn at_end_of(path: &Path, result: &[u8]) -> Option<ResultBlock> {
+fn block_at_path(path: &Path, result: &[u8]) -> Option<ResultBlock> {
     let object = path
         .steps
         .iter()
@@ -127,7 +127,7 @@ fn number_of(value: &[u8]) -> Option<u64> {
 }
 
 /// Returns the block of the last part in a list of parts of blocks, the result of methods with
-/// [`BlockAt::Range`]. The list is read from its end, because it may be long; the number is
+/// [`BlockParam::Range`]. The list is read from its end, because it may be long; the number is
 /// meaningless if the text is no JSON.
 pub fn last_in_list(list: &[u8]) -> Option<u64> {
     let at = memmem::rfind(list, NUMBER_OF_PART)?;
@@ -161,10 +161,10 @@ pub fn transaction(params: Option<&[u8]>) -> Option<[u8; 32]> {
 }
 
 /// Returns the transaction to which a result of `method` belongs, if the result names it.
-pub fn transaction_in(method: &Method, result: &[u8]) -> Option<[u8; 32]> {
+pub fn result_transaction(method: &Method, result: &[u8]) -> Option<[u8; 32]> {
     let object = match method.in_result {
-        InResult::Item => result,
-        InResult::First => first_element(result)?,
+        ResultBlockPath::Item => result,
+        ResultBlockPath::First => first_element(result)?,
         _ => return None,
     };
     // a transaction names its own hash `hash`
@@ -172,27 +172,27 @@ pub fn transaction_in(method: &Method, result: &[u8]) -> Option<[u8; 32]> {
 }
 
 /// Returns the block that the params name; `None` stands for [`BlockReference::Invalid`].
-fn in_params(at: BlockAt, params: Option<&[u8]>) -> Option<BlockReference> {
+fn in_params(at: BlockParam, params: Option<&[u8]>) -> Option<BlockReference> {
     const ABSENT: BlockReference = BlockReference::Tag(Tag::Latest);
     match at {
-        BlockAt::Hash(n) => Some(by_hash(hash_of(element(params, n)??)?)),
-        BlockAt::Number(n) => match element(params, n)? {
+        BlockParam::Hash(n) => Some(by_hash(hash_of(element(params, n)??)?)),
+        BlockParam::Number(n) => match element(params, n)? {
             Some(value) => number_or_tag(value).map(BlockReference::from),
             None => Some(ABSENT),
         },
-        BlockAt::Param(n) => match element(params, n)? {
+        BlockParam::Param(n) => match element(params, n)? {
             Some(value) => block(value),
             None => Some(ABSENT),
         },
-        BlockAt::ParamMember(n, name, others) => match element(params, n)? {
+        BlockParam::ParamMember(n, name, others) => match element(params, n)? {
             Some(object) => match members(object, [name], others)? {
                 [Some(value)] => block(value),
                 [None] => Some(ABSENT),
             },
             None => Some(ABSENT),
         },
-        BlockAt::Range(n, others) => range(element(params, n)??, others),
-        BlockAt::None | BlockAt::Result => None,
+        BlockParam::Range(n, others) => range(element(params, n)??, others),
+        BlockParam::None | BlockParam::Result => None,
     }
 }
 
@@ -221,13 +221,13 @@ fn block(value: &[u8]) -> Option<BlockReference> {
 fn range(object: &[u8], others: &[&str]) -> Option<BlockReference> {
     let bound = |value: Option<&[u8]>| match value {
         Some(value) => number_or_tag(value),
-        None => Some(Bound::Tag(Tag::Latest)),
+        None => Some(RangeEnd::Tag(Tag::Latest)),
     };
     match members(object, ["fromBlock", "toBlock", "blockHash"], others)? {
         [None, None, Some(hash)] => Some(by_hash(hash_of(hash)?)),
         [from, to, None] => match (bound(from)?, bound(to)?) {
             // An error at one node, an empty list at another.
-            (Bound::Number(from), Bound::Number(to)) if from > to => None,
+            (RangeEnd::Number(from), RangeEnd::Number(to)) if from > to => None,
             (from, to) => Some(BlockReference::Range { from, to }),
         },
         _ => None,
@@ -241,23 +241,23 @@ fn by_hash(hash: [u8; 32]) -> BlockReference {
     }
 }
 
-impl From<Bound> for BlockReference {
-    fn from(bound: Bound) -> BlockReference {
+impl From<RangeEnd> for BlockReference {
+    fn from(bound: RangeEnd) -> BlockReference {
         match bound {
-            Bound::Number(number) => BlockReference::Number(number),
-            Bound::Tag(tag) => BlockReference::Tag(tag),
+            RangeEnd::Number(number) => BlockReference::Number(number),
+            RangeEnd::Tag(tag) => BlockReference::Tag(tag),
         }
     }
 }
 
-fn number_or_tag(value: &[u8]) -> Option<Bound> {
-    Some(Bound::Tag(match value {
+fn number_or_tag(value: &[u8]) -> Option<RangeEnd> {
+    Some(RangeEnd::Tag(match value {
         b"\"latest\"" => Tag::Latest,
         b"\"safe\"" => Tag::Safe,
         b"\"finalized\"" => Tag::Finalized,
         b"\"pending\"" => Tag::Pending,
         b"\"earliest\"" => Tag::Earliest,
-        _ => return quantity(value).map(Bound::Number),
+        _ => return quantity(value).map(RangeEnd::Number),
     }))
 }
 
@@ -334,7 +334,7 @@ fn members<'a, const N: usize>(
             Some(n) if values[n].is_some() => return None,
             Some(n) => values[n] = Some(&object[value.span]),
             None if others.iter().any(is) => {}
-            None if others == ANY && !names.iter().any(|known| is_taken_for(name, known)) => {}
+            None if others == ANY && !names.iter().any(|known| may_be_read_as(name, known)) => {}
             None => return None,
         }
         next = scanner.next_member().ok()?;
@@ -344,7 +344,7 @@ fn members<'a, const N: usize>(
 
 /// Whether a node may read a name as another one. A name with escapes, or with letters beyond
 /// ASCII that fold into it, may be read as any.
-fn is_taken_for(name: &[u8], known: &str) -> bool {
+fn may_be_read_as(name: &[u8], known: &str) -> bool {
     let is_plain = name.is_ascii() && !name.contains(&b'\\');
     !is_plain || name.eq_ignore_ascii_case(known.as_bytes())
 }

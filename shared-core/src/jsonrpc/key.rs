@@ -17,7 +17,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Range;
 
-use super::scan::{Kind, Quoted, ScanError, Scanner};
+use super::scan::{Quoted, ScanError, Scanner, ValueKind};
 
 /// Maximum number of arrays and objects that may be open at once in params. Each level may move
 /// the text within it: the limit bounds the work that a request can cause.
@@ -72,12 +72,12 @@ impl From<ScanError> for KeyError {
 /// The builder of the keys of one scope. The scope separates all calls that must not share a
 /// response, by chain, namespace and credentials.
 #[derive(Clone, Copy)]
-pub struct Keys([u8; 32]);
+pub struct KeyBuilder([u8; 32]);
 
-impl Keys {
+impl KeyBuilder {
     /// Creates the builder of a scope.
-    pub fn of(scope: &[u8]) -> Keys {
-        Keys(*blake3::hash(scope).as_bytes())
+    pub fn for_vary_key(scope: &[u8]) -> KeyBuilder {
+        KeyBuilder(*blake3::hash(scope).as_bytes())
     }
 
     /// Returns the key of a call.
@@ -90,14 +90,14 @@ impl Keys {
             None => text.push(0),
             Some(params) => {
                 text.push(1);
-                Canonical::new(params, &mut text)?.write()?;
+                CanonicalWriter::new(params, &mut text)?.write()?;
             }
         }
         Ok(Key(*blake3::keyed_hash(&self.0, &text).as_bytes()))
     }
 }
 
-impl fmt::Debug for Keys {
+impl fmt::Debug for KeyBuilder {
     /// Formats only the type's name: a scope may contain credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Keys")
@@ -106,7 +106,7 @@ impl fmt::Debug for Keys {
 
 /// Returns the key of one call in a scope.
 pub fn key(scope: &[u8], method: &[u8], params: Option<&[u8]>) -> Result<Key, KeyError> {
-    Keys::of(scope).key(method, params)
+    KeyBuilder::for_vary_key(scope).key(method, params)
 }
 
 /// Returns the canonical form of a text, which is never longer than the text; `None` if memory is
@@ -114,12 +114,12 @@ pub fn key(scope: &[u8], method: &[u8], params: Option<&[u8]>) -> Result<Key, Ke
 pub fn canonical(source: &[u8]) -> Option<Result<Vec<u8>, KeyError>> {
     let mut text = Vec::new();
     text.try_reserve_exact(source.len()).ok()?;
-    let written = Canonical::new(source, &mut text).and_then(Canonical::write);
+    let written = CanonicalWriter::new(source, &mut text).and_then(CanonicalWriter::write);
     Some(written.map(|()| text))
 }
 
 /// A writer of the canonical form of `source`, at the end of `text`.
-struct Canonical<'a> {
+struct CanonicalWriter<'a> {
     source: &'a [u8],
     scanner: Scanner<'a>,
     text: &'a mut Vec<u8>,
@@ -146,9 +146,9 @@ struct Member {
     span: Range<usize>,
 }
 
-impl<'a> Canonical<'a> {
-    fn new(source: &'a [u8], text: &'a mut Vec<u8>) -> Result<Canonical<'a>, KeyError> {
-        Ok(Canonical {
+impl<'a> CanonicalWriter<'a> {
+    fn new(source: &'a [u8], text: &'a mut Vec<u8>) -> Result<CanonicalWriter<'a>, KeyError> {
+        Ok(CanonicalWriter {
             source,
             scanner: Scanner::of_text(source)?,
             text,
@@ -181,7 +181,7 @@ impl<'a> Canonical<'a> {
     /// whether it has opened one.
     fn value(&mut self) -> Result<bool, KeyError> {
         match self.scanner.kind()? {
-            Kind::Object => {
+            ValueKind::Object => {
                 self.open(Open::Object {
                     first: self.members.len(),
                     in_order: true,
@@ -196,7 +196,7 @@ impl<'a> Canonical<'a> {
                 }
                 self.open.pop();
             }
-            Kind::Array => {
+            ValueKind::Array => {
                 self.open(Open::Array)?;
                 self.text.push(b'[');
                 if self.scanner.first_element()? {
@@ -205,11 +205,11 @@ impl<'a> Canonical<'a> {
                 self.text.push(b']');
                 self.open.pop();
             }
-            Kind::String => {
+            ValueKind::String => {
                 let string = self.scanner.string()?;
                 self.string(string.content);
             }
-            Kind::Number | Kind::Bool | Kind::Null => {
+            ValueKind::Number | ValueKind::Bool | ValueKind::Null => {
                 let span = self.scanner.value()?.span;
                 self.text.extend_from_slice(&self.source[span]);
             }
@@ -260,7 +260,7 @@ impl<'a> Canonical<'a> {
         if let Some(Open::Object { first, in_order }) = self.open.last_mut() {
             if let Some(last) = self.members[*first..].last() {
                 let last = &self.source[last.name.clone()];
-                *in_order &= compare(last, bytes) == Ordering::Less;
+                *in_order &= compare_ignoring_case(last, bytes) == Ordering::Less;
             }
         }
         let start = self.text.len();
@@ -289,8 +289,8 @@ impl<'a> Canonical<'a> {
         let (source, members) = (self.source, &mut self.members[first..]);
         let name = |member: &Member| &source[member.name.clone()];
         let start = members.first().map_or(0, |member| member.span.start);
-        members.sort_unstable_by(|a, b| compare(name(a), name(b)));
-        let same = |pair: &[Member]| compare(name(&pair[0]), name(&pair[1])).is_eq();
+        members.sort_unstable_by(|a, b| compare_ignoring_case(name(a), name(b)));
+        let same = |pair: &[Member]| compare_ignoring_case(name(&pair[0]), name(&pair[1])).is_eq();
         if members.windows(2).any(same) {
             return Err(KeyError::Duplicate);
         }
@@ -326,7 +326,7 @@ fn is_address_or_hash(content: &[u8]) -> bool {
 }
 
 /// Compares names without regard to case.
-fn compare(a: &[u8], b: &[u8]) -> Ordering {
+fn compare_ignoring_case(a: &[u8], b: &[u8]) -> Ordering {
     let a = a.iter().map(u8::to_ascii_lowercase);
     a.cmp(b.iter().map(u8::to_ascii_lowercase))
 }

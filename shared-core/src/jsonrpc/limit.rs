@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 /// The limit of concurrent calls of one rule, in this process.
 #[derive(Debug)]
-pub struct Limit {
+pub struct ConcurrencyLimit {
     most: usize,
     under_way: AtomicUsize,
 }
 
 /// One slot of a limit, which is released when it is dropped.
 #[derive(Debug)]
-pub struct Permit(Arc<Limit>);
+pub struct Permit(Arc<ConcurrencyLimit>);
 
-impl Limit {
+impl ConcurrencyLimit {
     /// Creates a limit of `most` concurrent calls.
-    pub fn of(most: usize) -> Arc<Self> {
+    pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
             under_way: AtomicUsize::new(0),
@@ -24,7 +24,7 @@ impl Limit {
     }
 
     /// Acquires a slot; `None` if all are in use.
-    pub fn take(self: &Arc<Self>) -> Option<Permit> {
+    pub fn acquire(self: &Arc<Self>) -> Option<Permit> {
         let more = |now: usize| (now < self.most).then_some(now + 1);
         let taken = self
             .under_way
@@ -43,29 +43,29 @@ impl Drop for Permit {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::Limit;
+    use super::ConcurrencyLimit;
 
     #[test]
     fn limit_issues_no_more_permits_than_its_maximum() {
-        let limit = Limit::of(2);
-        let (one, two) = (limit.take(), limit.take());
-        assert!(one.is_some() && two.is_some() && limit.take().is_none());
+        let limit = ConcurrencyLimit::new(2);
+        let (one, two) = (limit.acquire(), limit.acquire());
+        assert!(one.is_some() && two.is_some() && limit.acquire().is_none());
         drop(one);
-        assert!(limit.take().is_some());
-        assert!(limit.take().is_some());
-        let three = limit.take();
-        assert!(three.is_some() && limit.take().is_none());
+        assert!(limit.acquire().is_some());
+        assert!(limit.acquire().is_some());
+        let three = limit.acquire();
+        assert!(three.is_some() && limit.acquire().is_none());
     }
 
     #[test]
     fn limit_is_not_exceeded_by_concurrent_threads() {
-        let limit = Limit::of(3);
+        let limit = ConcurrencyLimit::new(3);
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..2_000 {
-                        let Some(permit) = limit.take() else {
+                        let Some(permit) = limit.acquire() else {
                             continue;
                         };
                         most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -76,7 +76,7 @@ mod tests {
             }
         });
         assert!((1..=3).contains(&most.into_inner()));
-        let all: Vec<_> = (0..4).map_while(|_| limit.take()).collect();
+        let all: Vec<_> = (0..4).map_while(|_| limit.acquire()).collect();
         assert_eq!(all.len(), 3);
     }
 }

@@ -6,7 +6,7 @@
 //! class `Never` are methods that look as if they could be stored.
 
 use Class::{ByFinality, Config, Immutable, Never, Tip};
-use InResult::{Block, First, Item, Itself};
+use ResultBlockPath::{Block, First, Item, Itself};
 
 /// The lifetime of a method's responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ pub enum Class {
 
 /// The position of the block reference in a call. Parameters are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlockAt {
+pub enum BlockParam {
     /// The call names no block.
     None,
     /// A parameter with the hash of a block.
@@ -49,7 +49,7 @@ pub const ANY: &[&str] = &["*"];
 
 /// The position of the block in a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InResult {
+pub enum ResultBlockPath {
     /// The result names no block.
     None,
     /// The result is the number of the head.
@@ -92,9 +92,9 @@ pub struct Method {
     /// Lifetime of the method's responses.
     pub class: Class,
     /// Position of the block reference in the call.
-    pub at: BlockAt,
+    pub at: BlockParam,
     /// Position of the block in the result.
-    pub in_result: InResult,
+    pub in_result: ResultBlockPath,
     /// The row was written by an operator.
     pub is_operators: bool,
 }
@@ -102,7 +102,7 @@ pub struct Method {
 impl Method {
     /// Whether a result is a list of traces of a block's transactions. Each trace may have failed
     /// for a reason within the node.
-    pub fn traces_one_by_one(&self) -> bool {
+    pub fn is_trace_list(&self) -> bool {
         const NAMES: [&str; 4] = [
             "arbtrace_replayBlockTransactions",
             "debug_traceBlockByHash",
@@ -114,7 +114,7 @@ impl Method {
     }
 
     /// Whether the method finds pending transactions, as soon as they are sent.
-    pub fn finds_before_a_block(&self) -> bool {
+    pub fn finds_pending(&self) -> bool {
         const NAMES: [&str; 5] = [
             "debug_getRawTransaction",
             "eth_getRawTransactionByHash",
@@ -122,19 +122,19 @@ impl Method {
             "eth_getTransactionBySenderAndNonce",
             "zks_getTransactionDetails",
         ];
-        self.is_operators && self.at == BlockAt::Result || NAMES.contains(&self.name)
+        self.is_operators && self.at == BlockParam::Result || NAMES.contains(&self.name)
     }
 
     /// Whether a result is an encoding, where `"0x"` is the encoding of nothing, which nodes send
     /// in place of `null`.
-    pub fn gives_encoded(&self) -> bool {
+    pub fn returns_encoded_bytes(&self) -> bool {
         self.name.contains("_getRaw")
     }
 }
 
 /// Returns the row of a method, by its exact name.
 pub fn method(name: &[u8]) -> &'static Method {
-    static UNKNOWN: Method = row("", Never, BlockAt::None, InResult::None);
+    static UNKNOWN: Method = row("", Never, BlockParam::None, ResultBlockPath::None);
     position(name).map_or(&UNKNOWN, |row| &METHODS[row])
 }
 
@@ -152,7 +152,12 @@ pub fn all() -> &'static [Method] {
     METHODS
 }
 
-const fn row(name: &'static str, class: Class, at: BlockAt, in_result: InResult) -> Method {
+const fn row(
+    name: &'static str,
+    class: Class,
+    at: BlockParam,
+    in_result: ResultBlockPath,
+) -> Method {
     Method {
         name,
         class,
@@ -162,25 +167,26 @@ const fn row(name: &'static str, class: Class, at: BlockAt, in_result: InResult)
     }
 }
 
-const NO: InResult = InResult::None;
-const NONE: BlockAt = BlockAt::None;
-const RESULT: BlockAt = BlockAt::Result;
+const NO: ResultBlockPath = ResultBlockPath::None;
+const NONE: BlockParam = BlockParam::None;
+const RESULT: BlockParam = BlockParam::Result;
 
-const fn hash(n: usize) -> BlockAt {
-    BlockAt::Hash(n)
+const fn hash(n: usize) -> BlockParam {
+    BlockParam::Hash(n)
 }
 
-const fn number(n: usize) -> BlockAt {
-    BlockAt::Number(n)
+const fn number(n: usize) -> BlockParam {
+    BlockParam::Number(n)
 }
 
-const fn param(n: usize) -> BlockAt {
-    BlockAt::Param(n)
+const fn param(n: usize) -> BlockParam {
+    BlockParam::Param(n)
 }
 
-const CONTEXT: BlockAt = BlockAt::ParamMember(1, "blockNumber", &["transactionIndex"]);
-const LOGS: BlockAt = BlockAt::Range(0, &["address", "topics"]);
-const TRACES: BlockAt = BlockAt::Range(0, &["after", "count", "fromAddress", "mode", "toAddress"]);
+const CONTEXT: BlockParam = BlockParam::ParamMember(1, "blockNumber", &["transactionIndex"]);
+const LOGS: BlockParam = BlockParam::Range(0, &["address", "topics"]);
+const TRACES: BlockParam =
+    BlockParam::Range(0, &["after", "count", "fromAddress", "mode", "toAddress"]);
 
 /// Rows, sorted by name.
 #[rustfmt::skip]
@@ -363,7 +369,7 @@ static METHODS: &[Method] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::{method, BlockAt, Class, METHODS};
+    use super::{method, BlockParam, Class, METHODS};
 
     #[test]
     fn rows_are_sorted_and_found_by_name() {
@@ -393,14 +399,18 @@ mod tests {
             "txpool_besuTransactions",
         ] {
             let row = method(name.as_bytes());
-            assert_eq!((row.class, row.at), (Class::Never, BlockAt::None), "{name}");
+            assert_eq!(
+                (row.class, row.at),
+                (Class::Never, BlockParam::None),
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn immutable_rows_depend_on_no_block_or_on_a_hash() {
         for row in METHODS.iter().filter(|row| row.class == Class::Immutable) {
-            let timeless = matches!(row.at, BlockAt::None | BlockAt::Hash(_));
+            let timeless = matches!(row.at, BlockParam::None | BlockParam::Hash(_));
             assert!(timeless, "{}", row.name);
         }
     }

@@ -9,40 +9,40 @@
 //! | [`scan`]     | the grammar of JSON and the positions of its parts (RFC 8259) |
 //! | [`request`]  | one call or a batch of calls                           |
 //! | [`response`] | one response or a batch of responses                   |
-//! | [`elements`] | a batch response as clients read it                    |
-//! | [`outline`]  | the positions of a response's parts, found at its ends |
-//! | [`known`]    | names of methods that nodes have                       |
+//! | [`batch_elements`] | a batch response as clients read it                    |
+//! | [`response_ends`]  | the positions of a response's parts, found at its ends |
+//! | [`known_methods`]    | names of methods that nodes have                       |
 //! | [`methods`]  | the method table: classes and block references         |
-//! | [`said`]     | method rows that operators write                       |
+//! | [`method_spec`]     | method rows that operators write                       |
 //! | [`block`]    | the block that a call names                            |
 //! | [`shown`]    | the blocks that a response shows                       |
 //! | [`key`]      | cache keys and canonical params                        |
 //! | [`plausible`] | plausibility checks of results                        |
-//! | [`shallow`]  | the depth of a text, counted by its brackets           |
-//! | [`sketch`]   | the parts of a call that may be in the key cache       |
+//! | [`depth_check`]  | the depth of a text, counted by its brackets           |
+//! | [`call_prefix`]   | the parts of a call that may be in the key cache       |
 //! | [`stateful`] | methods whose responses can't be stored                |
-//! | [`unsettled`] | results that are still incomplete                     |
+//! | [`incomplete_result`] | results that are still incomplete                     |
 //! | [`patterns`], [`rules`], [`limit`] | rules about methods              |
 
+pub mod batch_elements;
 pub mod block;
-pub mod elements;
+pub mod call_prefix;
+pub mod depth_check;
 pub(crate) mod ids;
+pub mod incomplete_result;
 pub mod key;
-pub mod known;
+pub mod known_methods;
 pub mod limit;
+pub mod method_spec;
 pub mod methods;
-pub mod outline;
 pub mod patterns;
-mod plain;
 pub mod plausible;
 pub mod request;
 pub mod response;
+pub mod response_ends;
 pub mod rules;
-pub mod said;
 pub mod scan;
-pub mod shallow;
 pub mod shown;
-pub mod sketch;
+mod simd_scan;
 pub mod stateful;
 mod string;
-pub mod unsettled;

@@ -35,14 +35,14 @@ pub enum PatternError {
     /// The pattern is neither the name of a method nor a prefix of names.
     Name,
     /// The table contains the pattern already.
-    Twice,
+    Duplicate,
 }
 
 impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             PatternError::Name => "the name of a method, or the beginning of names with a \"*\"",
-            PatternError::Twice => "a method, or a beginning, that no other rule here has",
+            PatternError::Duplicate => "a method, or a beginning, that no other rule here has",
         })
     }
 }
@@ -59,7 +59,7 @@ impl<T> Patterns<T> {
             [name @ .., b'*'] => (name, true),
             name => (name, false),
         };
-        if name.is_empty() && !is_beginning || !name.iter().all(is_of_name) {
+        if name.is_empty() && !is_beginning || !name.iter().all(is_name_byte) {
             return Err(PatternError::Name);
         }
         let patterns = match is_beginning {
@@ -68,7 +68,7 @@ impl<T> Patterns<T> {
         };
         let is_there = |other: &Pattern<T>| other.name.eq_ignore_ascii_case(name);
         if patterns.iter().any(is_there) {
-            return Err(PatternError::Twice);
+            return Err(PatternError::Duplicate);
         }
         patterns.push(Pattern {
             name: name.into(),
@@ -76,7 +76,7 @@ impl<T> Patterns<T> {
         });
         match is_beginning {
             true => patterns.sort_by_key(|pattern| usize::MAX - pattern.name.len()),
-            false => patterns.sort_by(|a, b| in_any_case(&a.name, &b.name)),
+            false => patterns.sort_by(|a, b| compare_ignoring_case(&a.name, &b.name)),
         }
         Ok(())
     }
@@ -84,7 +84,7 @@ impl<T> Patterns<T> {
     /// Returns the value for a method name without escapes. `is_of` is called for each pattern
     /// that matches without regard to case, with its value and whether the case matches, too.
     pub fn find(&self, method: &[u8], is_of: impl Fn(&T, bool) -> bool) -> Option<&T> {
-        let found = |pattern: &Pattern<T>| in_any_case(&pattern.name, method);
+        let found = |pattern: &Pattern<T>| compare_ignoring_case(&pattern.name, method);
         if let Ok(at) = self.names.binary_search_by(found) {
             let pattern = &self.names[at];
             if is_of(&pattern.says, *pattern.name == *method) {
@@ -104,11 +104,11 @@ impl<T> Patterns<T> {
 
 /// Whether the byte may occur in a name: it is no white space, needs no escape in JSON, and
 /// does not separate the names of a list.
-fn is_of_name(byte: &u8) -> bool {
+fn is_name_byte(byte: &u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',' | b'*')
 }
 
-fn in_any_case(one: &[u8], other: &[u8]) -> Ordering {
+fn compare_ignoring_case(one: &[u8], other: &[u8]) -> Ordering {
     let lower = |name: &[u8], at: usize| name.get(at).map(u8::to_ascii_lowercase);
     let mut at = 0;
     loop {

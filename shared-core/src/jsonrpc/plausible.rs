@@ -11,11 +11,11 @@ mod sizes;
 pub use sizes::{block_size, counted_block, shows_fewer, BlockName, BlockSize};
 
 use super::methods::Method;
-use super::response::{content, first_element, member, Content};
+use super::response::{content, first_element, member, ResultContent};
 
 /// The result of a plausibility check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Plausibility {
     /// The result contradicts itself.
     Implausible,
     /// The result does not contradict itself, and is completely read: it is one JSON value.
@@ -25,32 +25,32 @@ pub enum Verdict {
 }
 
 /// Checks whether a result of `method`, called with `params`, contradicts itself.
-pub fn judge(method: &Method, params: Option<&[u8]>, result: &[u8]) -> Verdict {
+pub fn check_plausibility(method: &Method, params: Option<&[u8]>, result: &[u8]) -> Plausibility {
     let contradicts = match method.name {
         "eth_getBlockByHash" | "eth_getBlockByNumber" => {
-            return match block::contradicts_itself(result) {
-                true => Verdict::Implausible,
-                false => Verdict::Unread,
+            return match block::block_is_implausible(result) {
+                true => Plausibility::Implausible,
+                false => Plausibility::Unread,
             };
         }
         "erigon_getBlockReceiptsByBlockHash"
         | "eth_getBlockReceipts"
         | "eth_getTransactionReceiptsByBlock"
-        | "parity_getBlockReceipts" => logs::are_receipts_odd(result),
-        "eth_getTransactionReceipt" => logs::is_receipt_odd(result),
+        | "parity_getBlockReceipts" => logs::receipts_are_implausible(result),
+        "eth_getTransactionReceipt" => logs::receipt_is_implausible(result),
         "eth_getLogs" | "erigon_getLogs" | "erigon_getLatestLogs" => {
             let filter = params.and_then(first_element).unwrap_or_default();
             let is_all = method.name != "erigon_getLatestLogs" && has_no_condition(filter);
-            logs::are_logs_odd(result, member(filter, "blockHash"), is_all)
+            logs::logs_are_implausible(result, member(filter, "blockHash"), is_all)
         }
-        "ots_getBlockTransactions" => logs::lacks_receipts(result),
-        _ => return Verdict::Unread,
+        "ots_getBlockTransactions" => logs::has_missing_receipts(result),
+        _ => return Plausibility::Unread,
     };
     match contradicts {
-        Some(true) => Verdict::Implausible,
-        Some(false) => Verdict::Read,
+        Some(true) => Plausibility::Implausible,
+        Some(false) => Plausibility::Read,
         // the result has another structure, or is no JSON
-        None => Verdict::Unread,
+        None => Plausibility::Unread,
     }
 }
 
@@ -58,7 +58,12 @@ pub fn judge(method: &Method, params: Option<&[u8]>, result: &[u8]) -> Verdict {
 fn has_no_condition(filter: &[u8]) -> bool {
     ["address", "topics"].into_iter().all(|name| {
         let value = member(filter, name);
-        value.is_none_or(|value| matches!(content(value), Content::Null | Content::EmptyArray))
+        value.is_none_or(|value| {
+            matches!(
+                content(value),
+                ResultContent::Null | ResultContent::EmptyArray
+            )
+        })
     })
 }
 

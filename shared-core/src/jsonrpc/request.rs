@@ -8,7 +8,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::scan::{Kind, ScanError, Scanner, Value};
+use super::scan::{ScanError, Scanner, Value, ValueKind};
 
 /// Maximum length in bytes of an id that is stored, quotes included.
 pub const MAX_ID: usize = 256;
@@ -35,12 +35,12 @@ pub struct Call<'a> {
     /// An array, an object or `null`, as it is written.
     pub params: Option<&'a [u8]>,
     /// Positions of the parts in the call.
-    pub starts: Starts,
+    pub starts: MemberOffsets,
 }
 
 /// The positions of a call's parts in its text; 0 for absent parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Starts {
+pub struct MemberOffsets {
     /// Position of the id.
     pub id: usize,
     /// Position of the method's name, after its quote.
@@ -51,7 +51,7 @@ pub struct Starts {
 
 /// The reason why a request is forwarded unread. One such call of a batch is sufficient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ParseRefusal {
     /// The body is not JSON, or nested too deep.
     Syntax(ScanError),
     /// The body is neither an object nor an array, or an element of the array is not an object.
@@ -80,45 +80,45 @@ pub enum Refusal {
     ParamsKind,
 }
 
-impl Refusal {
+impl ParseRefusal {
     /// Returns the name that logs and metrics show.
     pub const fn name(self) -> &'static str {
         match self {
-            Refusal::Syntax(_) => "syntax",
-            Refusal::NotObject => "not-object",
-            Refusal::EmptyBatch => "empty-batch",
-            Refusal::LongBatch => "long-batch",
-            Refusal::Duplicate => "duplicate",
-            Refusal::UnknownMember => "unknown-member",
-            Refusal::Version => "version",
-            Refusal::IdKind => "id-kind",
-            Refusal::LongId => "long-id",
-            Refusal::NoMethod => "no-method",
-            Refusal::MethodKind => "method-kind",
-            Refusal::EscapedMethod => "escaped-method",
-            Refusal::ParamsKind => "params-kind",
+            ParseRefusal::Syntax(_) => "syntax",
+            ParseRefusal::NotObject => "not-object",
+            ParseRefusal::EmptyBatch => "empty-batch",
+            ParseRefusal::LongBatch => "long-batch",
+            ParseRefusal::Duplicate => "duplicate",
+            ParseRefusal::UnknownMember => "unknown-member",
+            ParseRefusal::Version => "version",
+            ParseRefusal::IdKind => "id-kind",
+            ParseRefusal::LongId => "long-id",
+            ParseRefusal::NoMethod => "no-method",
+            ParseRefusal::MethodKind => "method-kind",
+            ParseRefusal::EscapedMethod => "escaped-method",
+            ParseRefusal::ParamsKind => "params-kind",
         }
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ParseRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for ParseRefusal {}
 
-impl From<ScanError> for Refusal {
-    fn from(error: ScanError) -> Refusal {
-        Refusal::Syntax(error)
+impl From<ScanError> for ParseRefusal {
+    fn from(error: ScanError) -> ParseRefusal {
+        ParseRefusal::Syntax(error)
     }
 }
 
 /// Parses a request of at most `batch_max` calls.
 ///
 /// Parsing stops at the first reason to refuse: the rest of the body may not even be JSON.
-pub fn parse(body: &[u8], batch_max: usize) -> Result<Request<'_>, Refusal> {
+pub fn parse(body: &[u8], batch_max: usize) -> Result<Request<'_>, ParseRefusal> {
     parse_unknown(body, batch_max, |_| None)
 }
 
@@ -129,19 +129,19 @@ pub fn parse_unknown<'a>(
     body: &'a [u8],
     batch_max: usize,
     mut known: impl FnMut(usize) -> Option<Call<'a>>,
-) -> Result<Request<'a>, Refusal> {
+) -> Result<Request<'a>, ParseRefusal> {
     let mut scanner = Scanner::of_text(body)?;
     let call = |scanner: &mut Scanner<'a>| {
         if let Some(call) = known(scanner.start()) {
-            scanner.skip_to(call.span.end);
+            scanner.skip_known_element(call.span.end);
             return Ok(call);
         }
         call(scanner, body)
     };
     let request = match scanner.kind()? {
-        Kind::Object => Request::Single({ call }(&mut scanner)?),
-        Kind::Array => Request::Batch(batch(&mut scanner, body, batch_max, call)?),
-        _ => return Err(Refusal::NotObject),
+        ValueKind::Object => Request::Single({ call }(&mut scanner)?),
+        ValueKind::Array => Request::Batch(batch(&mut scanner, body, batch_max, call)?),
+        _ => return Err(ParseRefusal::NotObject),
     };
     scanner.end()?;
     Ok(request)
@@ -151,19 +151,19 @@ fn batch<'a>(
     scanner: &mut Scanner<'a>,
     body: &'a [u8],
     batch_max: usize,
-    mut call: impl FnMut(&mut Scanner<'a>) -> Result<Call<'a>, Refusal>,
-) -> Result<Vec<Call<'a>>, Refusal> {
-    let mut calls = Vec::with_capacity(expected(body).min(batch_max));
+    mut call: impl FnMut(&mut Scanner<'a>) -> Result<Call<'a>, ParseRefusal>,
+) -> Result<Vec<Call<'a>>, ParseRefusal> {
+    let mut calls = Vec::with_capacity(estimate_calls(body).min(batch_max));
     let mut another = scanner.first_element()?;
     if !another {
-        return Err(Refusal::EmptyBatch);
+        return Err(ParseRefusal::EmptyBatch);
     }
     while another {
         if calls.len() >= batch_max {
-            return Err(Refusal::LongBatch);
+            return Err(ParseRefusal::LongBatch);
         }
-        if scanner.kind()? != Kind::Object {
-            return Err(Refusal::NotObject);
+        if scanner.kind()? != ValueKind::Object {
+            return Err(ParseRefusal::NotObject);
         }
         calls.push(call(scanner)?);
         another = scanner.next_element()?;
@@ -173,14 +173,14 @@ fn batch<'a>(
 
 /// Estimates the number of calls by the length of short ones, up to a maximum, so that requests
 /// of few calls do not pay for it.
-pub(crate) fn expected(body: &[u8]) -> usize {
+pub(crate) fn estimate_calls(body: &[u8]) -> usize {
     (body.len() / 96 + 1).min(128)
 }
 
 /// Bytes of memory that must be available to read a body of `length` bytes and to look its calls
 /// up. The structures are large only in total, and their allocations can't fail gracefully: the
 /// shortest call has some 40 bytes, and takes twelve times as much.
-pub(crate) fn room_for(length: usize) -> usize {
+pub(crate) fn required_memory(length: usize) -> usize {
     match length {
         0..=0x1000 => 0,
         _ => length.saturating_mul(16),
@@ -189,10 +189,10 @@ pub(crate) fn room_for(length: usize) -> usize {
 
 /// Returns the method and, if it precedes the params, the id from the beginning of a single call
 /// whose method precedes its params. The rest of the text may still make it invalid.
-pub fn beginning(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
+pub fn read_prefix(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let mut scanner = Scanner::of_text(text).ok()?;
     let (mut method, mut id) = (None, None);
-    if scanner.kind().ok()? != Kind::Object {
+    if scanner.kind().ok()? != ValueKind::Object {
         return None;
     }
     let mut name = scanner.first_member();
@@ -203,18 +203,21 @@ pub fn beginning(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
         }
         // an incomplete value is ignored: a number may have more digits
         let value = scanner.value().ok();
-        let is_cut = |value: &Value| value.kind == Kind::Number && value.span.end == text.len();
+        let is_cut =
+            |value: &Value| value.kind == ValueKind::Number && value.span.end == text.len();
         let Some(value) = value.filter(|value| !is_cut(value)) else {
             break;
         };
         match (content, value.kind) {
-            (b"method", Kind::String) => {
+            (b"method", ValueKind::String) => {
                 method = Some(&text[value.span.start + 1..value.span.end - 1]);
             }
-            (b"id", Kind::String | Kind::Number | Kind::Null) if value.span.len() <= MAX_ID => {
+            (b"id", ValueKind::String | ValueKind::Number | ValueKind::Null)
+                if value.span.len() <= MAX_ID =>
+            {
                 id = Some(&text[value.span]);
             }
-            (b"jsonrpc", Kind::String) => {}
+            (b"jsonrpc", ValueKind::String) => {}
             _ => return None,
         }
         name = scanner.next_member();
@@ -231,14 +234,14 @@ enum Member {
 
 /// Reads a member's name and its colon. The usual notation of each is compared in one step.
 #[inline(always)]
-fn member(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Member, Refusal> {
-    if scanner.verbatim(b"\"id\":") {
+fn member(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Member, ParseRefusal> {
+    if scanner.skip_literal(b"\"id\":") {
         return Ok(Member::Id);
     }
-    if scanner.verbatim(b"\"method\":") {
+    if scanner.skip_literal(b"\"method\":") {
         return Ok(Member::Method);
     }
-    if scanner.verbatim(b"\"params\":") {
+    if scanner.skip_literal(b"\"params\":") {
         return Ok(Member::Params);
     }
     // An escaped name has a backslash, so it is none of these.
@@ -247,60 +250,62 @@ fn member(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Member, Refusal> {
         b"id" => Ok(Member::Id),
         b"method" => Ok(Member::Method),
         b"params" => Ok(Member::Params),
-        _ => Err(Refusal::UnknownMember),
+        _ => Err(ParseRefusal::UnknownMember),
     }
 }
 
-fn call<'a>(scanner: &mut Scanner<'a>, body: &'a [u8]) -> Result<Call<'a>, Refusal> {
+fn call<'a>(scanner: &mut Scanner<'a>, body: &'a [u8]) -> Result<Call<'a>, ParseRefusal> {
     let start = scanner.start();
     let (mut version, mut id, mut method, mut params) = (false, None, None, None);
-    let mut starts = Starts::default();
+    let mut starts = MemberOffsets::default();
     let mut another = scanner.first_name()?;
     while another {
-        if !version && scanner.verbatim(b"\"jsonrpc\":\"2.0\"") {
+        if !version && scanner.skip_literal(b"\"jsonrpc\":\"2.0\"") {
             version = true;
             another = scanner.next_name()?;
             continue;
         }
         match member(scanner, body)? {
-            Member::Version if version => return Err(Refusal::Duplicate),
+            Member::Version if version => return Err(ParseRefusal::Duplicate),
             Member::Version => {
                 version = &body[scanner.value()?.span] == b"\"2.0\"";
                 if !version {
-                    return Err(Refusal::Version);
+                    return Err(ParseRefusal::Version);
                 }
             }
-            Member::Id if id.is_some() => return Err(Refusal::Duplicate),
+            Member::Id if id.is_some() => return Err(ParseRefusal::Duplicate),
             Member::Id => {
                 let value = scanner.value()?;
                 match value.kind {
-                    Kind::String | Kind::Number | Kind::Null => {}
-                    Kind::Object | Kind::Array | Kind::Bool => return Err(Refusal::IdKind),
+                    ValueKind::String | ValueKind::Number | ValueKind::Null => {}
+                    ValueKind::Object | ValueKind::Array | ValueKind::Bool => {
+                        return Err(ParseRefusal::IdKind)
+                    }
                 }
                 if value.span.len() > MAX_ID {
-                    return Err(Refusal::LongId);
+                    return Err(ParseRefusal::LongId);
                 }
                 starts.id = value.span.start - start;
                 id = Some(&body[value.span]);
             }
-            Member::Method if method.is_some() => return Err(Refusal::Duplicate),
+            Member::Method if method.is_some() => return Err(ParseRefusal::Duplicate),
             Member::Method => {
-                if scanner.kind()? != Kind::String {
-                    return Err(Refusal::MethodKind);
+                if scanner.kind()? != ValueKind::String {
+                    return Err(ParseRefusal::MethodKind);
                 }
                 let name = scanner.string()?;
                 if name.escaped {
-                    return Err(Refusal::EscapedMethod);
+                    return Err(ParseRefusal::EscapedMethod);
                 }
                 starts.method = name.content.start - start;
                 method = Some(&body[name.content]);
             }
-            Member::Params if params.is_some() => return Err(Refusal::Duplicate),
+            Member::Params if params.is_some() => return Err(ParseRefusal::Duplicate),
             Member::Params => {
                 let value = scanner.value()?;
                 match value.kind {
-                    Kind::Array | Kind::Object | Kind::Null => {}
-                    _ => return Err(Refusal::ParamsKind),
+                    ValueKind::Array | ValueKind::Object | ValueKind::Null => {}
+                    _ => return Err(ParseRefusal::ParamsKind),
                 }
                 starts.params = value.span.start - start;
                 params = Some(&body[value.span]);
@@ -309,12 +314,12 @@ fn call<'a>(scanner: &mut Scanner<'a>, body: &'a [u8]) -> Result<Call<'a>, Refus
         another = scanner.next_name()?;
     }
     if !version {
-        return Err(Refusal::Version);
+        return Err(ParseRefusal::Version);
     }
     Ok(Call {
         span: start..scanner.position(),
         id,
-        method: method.ok_or(Refusal::NoMethod)?,
+        method: method.ok_or(ParseRefusal::NoMethod)?,
         params,
         starts,
     })

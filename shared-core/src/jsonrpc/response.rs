@@ -7,7 +7,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::scan::{Kind, ScanError, Scanner};
+use super::scan::{ScanError, Scanner, ValueKind};
 use crate::bytes::push;
 
 /// One response that may be stored, as spans of its body.
@@ -98,7 +98,7 @@ pub fn parse(body: &[u8]) -> Result<Response, ResponseError> {
 /// empty, and ids may be missing or occur twice: only the caller knows the calls.
 pub fn parse_batch(body: &[u8]) -> Result<Vec<Response>, ResponseError> {
     let mut scanner = Scanner::of_text(body)?;
-    if scanner.kind()? != Kind::Array {
+    if scanner.kind()? != ValueKind::Array {
         return Err(ResponseError::NotArray);
     }
     let mut answers = Vec::new();
@@ -113,7 +113,7 @@ pub fn parse_batch(body: &[u8]) -> Result<Vec<Response>, ResponseError> {
 }
 
 fn answer(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Response, ResponseError> {
-    if scanner.kind()? != Kind::Object {
+    if scanner.kind()? != ValueKind::Object {
         return Err(ResponseError::NotObject);
     }
     let start = scanner.start();
@@ -134,12 +134,14 @@ fn answer(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Response, ResponseEr
                 continue;
             }
             b"id" => match value.kind {
-                Kind::String | Kind::Number | Kind::Null => &mut id,
-                Kind::Object | Kind::Array | Kind::Bool => return Err(ResponseError::IdKind),
+                ValueKind::String | ValueKind::Number | ValueKind::Null => &mut id,
+                ValueKind::Object | ValueKind::Array | ValueKind::Bool => {
+                    return Err(ResponseError::IdKind)
+                }
             },
             b"result" => &mut result,
             b"error" => match value.kind {
-                Kind::Object | Kind::Null => &mut error,
+                ValueKind::Object | ValueKind::Null => &mut error,
                 _ => return Err(ResponseError::ErrorKind),
             },
             _ => return Err(ResponseError::UnknownMember),
@@ -169,7 +171,7 @@ fn answer(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Response, ResponseEr
 
 /// The content of a result, as far as it matters for caching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum ResultContent {
     /// `null`: the object does not exist, for now.
     Null,
     /// `[]`: an empty list, or a node that lags.
@@ -183,13 +185,13 @@ pub enum Content {
 }
 
 /// Returns the content of a raw result; white space within empty brackets is ignored.
-pub fn content(result: &[u8]) -> Content {
+pub fn content(result: &[u8]) -> ResultContent {
     match result {
-        b"null" => Content::Null,
-        b"\"0x\"" => Content::EmptyData,
-        [b'[', blank @ .., b']'] if is_blank(blank) => Content::EmptyArray,
-        [b'{', blank @ .., b'}'] if is_blank(blank) => Content::EmptyObject,
-        _ => Content::Some,
+        b"null" => ResultContent::Null,
+        b"\"0x\"" => ResultContent::EmptyData,
+        [b'[', blank @ .., b']'] if is_blank(blank) => ResultContent::EmptyArray,
+        [b'{', blank @ .., b'}'] if is_blank(blank) => ResultContent::EmptyObject,
+        _ => ResultContent::Some,
     }
 }
 

@@ -8,45 +8,45 @@
 
 use std::sync::Arc;
 
-use super::limit::Limit;
+use super::limit::ConcurrencyLimit;
 use super::patterns::{PatternError, Patterns};
 
 /// The rules of a route. Without a rule all methods are allowed.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    patterns: Patterns<Says>,
+    patterns: Patterns<RuleAction>,
     /// Methods without a rule are denied.
     is_closed: bool,
 }
 
 /// The action of a rule.
 #[derive(Clone, Debug)]
-pub enum Says {
+pub enum RuleAction {
     /// The method is allowed.
     Allow,
     /// The method is denied.
     Deny,
     /// The method is allowed within a concurrency limit, which it may share with other methods.
-    Limit(Arc<Limit>),
+    Limit(Arc<ConcurrencyLimit>),
 }
 
 /// The decision of all rules about a method.
 #[derive(Clone, Copy, Debug)]
-pub enum Verdict<'a> {
+pub enum RuleDecision<'a> {
     /// The method is allowed.
     Allowed,
     /// The method is denied.
     Denied,
     /// The method is allowed if a permit is available.
-    Limited(&'a Arc<Limit>),
+    Limited(&'a Arc<ConcurrencyLimit>),
 }
 
-impl Says {
-    fn verdict(&self) -> Verdict<'_> {
+impl RuleAction {
+    fn verdict(&self) -> RuleDecision<'_> {
         match self {
-            Says::Allow => Verdict::Allowed,
-            Says::Deny => Verdict::Denied,
-            Says::Limit(limit) => Verdict::Limited(limit),
+            RuleAction::Allow => RuleDecision::Allowed,
+            RuleAction::Deny => RuleDecision::Denied,
+            RuleAction::Limit(limit) => RuleDecision::Limited(limit),
         }
     }
 }
@@ -56,39 +56,41 @@ impl Rules {
     ///
     /// # Errors
     /// Returns [`PatternError`] and leaves the rules unchanged.
-    pub fn add(&mut self, pattern: &[u8], says: Says) -> Result<(), PatternError> {
-        let allows = matches!(says, Says::Allow);
+    pub fn add(&mut self, pattern: &[u8], says: RuleAction) -> Result<(), PatternError> {
+        let allows = matches!(says, RuleAction::Allow);
         self.patterns.add(pattern, says)?;
         self.is_closed |= allows;
         Ok(())
     }
 
     /// Evaluates the rules for a method name without escapes.
-    pub fn judge(&self, method: &[u8]) -> Verdict<'_> {
+    pub fn evaluate(&self, method: &[u8]) -> RuleDecision<'_> {
         let says = self
             .patterns
             .find(method, |says, to_the_letter| match says {
-                Says::Deny | Says::Limit(_) => true,
-                Says::Allow => to_the_letter,
+                RuleAction::Deny | RuleAction::Limit(_) => true,
+                RuleAction::Allow => to_the_letter,
             });
         match (says, self.is_closed) {
-            (Some(Says::Limit(limit)), true) if self.names(method) => Verdict::Limited(limit),
-            (Some(Says::Limit(_)), true) => Verdict::Denied,
+            (Some(RuleAction::Limit(limit)), true) if self.allows_exact_name(method) => {
+                RuleDecision::Limited(limit)
+            }
+            (Some(RuleAction::Limit(_)), true) => RuleDecision::Denied,
             (Some(says), _) => says.verdict(),
-            (None, true) => Verdict::Denied,
-            (None, false) => Verdict::Allowed,
+            (None, true) => RuleDecision::Denied,
+            (None, false) => RuleDecision::Allowed,
         }
     }
 
     /// Whether a rule allows a method of exactly this name.
-    fn names(&self, method: &[u8]) -> bool {
+    fn allows_exact_name(&self, method: &[u8]) -> bool {
         let says = self
             .patterns
             .find(method, |says, to_the_letter| match says {
-                Says::Deny => true,
-                Says::Limit(_) | Says::Allow => to_the_letter,
+                RuleAction::Deny => true,
+                RuleAction::Limit(_) | RuleAction::Allow => to_the_letter,
             });
-        matches!(says, Some(Says::Limit(_) | Says::Allow))
+        matches!(says, Some(RuleAction::Limit(_) | RuleAction::Allow))
     }
 }
 
@@ -96,16 +98,16 @@ impl Rules {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Limit, PatternError, Rules, Says, Verdict};
+    use super::{ConcurrencyLimit, PatternError, RuleAction, RuleDecision, Rules};
 
     fn rules(lines: &[&str]) -> Rules {
         let mut rules = Rules::default();
         for line in lines {
             let mut words = line.split(' ');
             let says = match words.next().unwrap() {
-                "allow" => Says::Allow,
-                "deny" => Says::Deny,
-                _ => Says::Limit(Limit::of(1)),
+                "allow" => RuleAction::Allow,
+                "deny" => RuleAction::Deny,
+                _ => RuleAction::Limit(ConcurrencyLimit::new(1)),
             };
             for word in words {
                 rules.add(word.as_bytes(), says.clone()).unwrap();
@@ -116,11 +118,11 @@ mod tests {
 
     impl Rules {
         fn allow(&self, method: &[u8]) -> bool {
-            matches!(self.judge(method), Verdict::Allowed)
+            matches!(self.evaluate(method), RuleDecision::Allowed)
         }
 
         fn deny(&self, method: &[u8]) -> bool {
-            matches!(self.judge(method), Verdict::Denied)
+            matches!(self.evaluate(method), RuleDecision::Denied)
         }
     }
 
@@ -158,8 +160,11 @@ mod tests {
         ] {
             let rules = rules(lines);
             for method in limited {
-                let verdict = rules.judge(method.as_bytes());
-                assert!(matches!(verdict, Verdict::Limited(_)), "{lines:?} {method}");
+                let verdict = rules.evaluate(method.as_bytes());
+                assert!(
+                    matches!(verdict, RuleDecision::Limited(_)),
+                    "{lines:?} {method}"
+                );
             }
             for method in allowed {
                 assert!(rules.allow(method.as_bytes()), "{lines:?} {method}");
@@ -231,11 +236,11 @@ mod tests {
             ("a_b,c_d", PatternError::Name),
             ("a\\u005fb", PatternError::Name),
             ("\u{e9}", PatternError::Name),
-            ("a_b", PatternError::Twice),
-            ("A_b", PatternError::Twice),
-            ("C_*", PatternError::Twice),
+            ("a_b", PatternError::Duplicate),
+            ("A_b", PatternError::Duplicate),
+            ("C_*", PatternError::Duplicate),
         ] {
-            let added = rules.add(pattern.as_bytes(), Says::Allow);
+            let added = rules.add(pattern.as_bytes(), RuleAction::Allow);
             assert_eq!(added, Err(error), "{pattern}");
         }
         // the rules are unchanged
@@ -252,7 +257,7 @@ mod tests {
             let mut taken: Vec<(String, bool, bool)> = Vec::new();
             for (name, is_beginning, allows) in all {
                 let pattern = if is_beginning { format!("{name}*") } else { name.clone() };
-                let says = if allows { Says::Allow } else { Says::Deny };
+                let says = if allows { RuleAction::Allow } else { RuleAction::Deny };
                 if rules.add(pattern.as_bytes(), says).is_ok() {
                     taken.push((name, is_beginning, allows));
                 }

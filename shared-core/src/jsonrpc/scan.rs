@@ -13,7 +13,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::plain::{end_of_digits, end_of_plain};
+use super::simd_scan::{end_of_digits, end_of_plain};
 use super::string::end_of_escape;
 
 /// Maximum number of arrays and objects that may be open at once: eight times the depth of the
@@ -26,8 +26,8 @@ pub const MAX_DEPTH: usize = 16_384;
 const USUAL_DEPTH: usize = 512;
 
 /// Words of a record of open containers, for either depth.
-const USUAL: usize = USUAL_DEPTH / WORD;
-const MOST: usize = MAX_DEPTH / WORD;
+const USUAL_WORDS: usize = USUAL_DEPTH / WORD;
+const MAX_WORDS: usize = MAX_DEPTH / WORD;
 const WORD: usize = 64;
 
 /// The error of a text that is not JSON.
@@ -36,12 +36,12 @@ pub struct ScanError {
     /// Position in bytes from the start of the text.
     pub offset: usize,
     /// Rule that is broken there.
-    pub fault: Fault,
+    pub fault: SyntaxErrorKind,
 }
 
 /// The rule that a text breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum SyntaxErrorKind {
     /// The text is not UTF-8 (RFC 8259, section 8.1).
     Utf8,
     /// The text ends where more has to follow.
@@ -78,7 +78,7 @@ impl std::error::Error for ScanError {}
 
 /// The kind of a value, which its first byte shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// An object.
     Object,
     /// An array.
@@ -93,16 +93,16 @@ pub enum Kind {
     Null,
 }
 
-impl Kind {
+impl ValueKind {
     /// Returns the kind of a value that starts with `byte`.
-    pub fn of(byte: u8) -> Option<Kind> {
+    pub fn from_first_byte(byte: u8) -> Option<ValueKind> {
         match byte {
-            b'"' => Some(Kind::String),
-            b'{' => Some(Kind::Object),
-            b'[' => Some(Kind::Array),
-            b'-' | b'0'..=b'9' => Some(Kind::Number),
-            b't' | b'f' => Some(Kind::Bool),
-            b'n' => Some(Kind::Null),
+            b'"' => Some(ValueKind::String),
+            b'{' => Some(ValueKind::Object),
+            b'[' => Some(ValueKind::Array),
+            b'-' | b'0'..=b'9' => Some(ValueKind::Number),
+            b't' | b'f' => Some(ValueKind::Bool),
+            b'n' => Some(ValueKind::Null),
             _ => None,
         }
     }
@@ -121,7 +121,7 @@ pub struct Quoted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
     /// Kind of the value.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Span of the value, with quotes and brackets, without white space around it.
     pub span: Range<usize>,
 }
@@ -153,7 +153,7 @@ impl<'a> Scanner<'a> {
             Ok(_) => Ok(Scanner::of_value(text)),
             Err(error) => Err(ScanError {
                 offset: error.valid_up_to(),
-                fault: Fault::Utf8,
+                fault: SyntaxErrorKind::Utf8,
             }),
         }
     }
@@ -169,9 +169,9 @@ impl<'a> Scanner<'a> {
 
     /// Returns the kind of the next value, by its first byte.
     #[inline]
-    pub fn kind(&mut self) -> Result<Kind, ScanError> {
+    pub fn kind(&mut self) -> Result<ValueKind, ScanError> {
         self.white_space();
-        Kind::of(self.here()?).ok_or(self.fault(Fault::Value))
+        ValueKind::from_first_byte(self.here()?).ok_or(self.fault(SyntaxErrorKind::Value))
     }
 
     /// Returns the position of the next value, if a value is next.
@@ -201,7 +201,7 @@ impl<'a> Scanner<'a> {
     /// Reads the name of the object's next member; `None` after the last one, which leaves the
     /// object.
     pub fn next_member(&mut self) -> Result<Option<Quoted>, ScanError> {
-        if self.another(b'}')? {
+        if self.next_separator(b'}')? {
             self.name().map(Some)
         } else {
             Ok(None)
@@ -223,7 +223,7 @@ impl<'a> Scanner<'a> {
     /// name; returns whether there is one.
     #[inline]
     pub(super) fn next_name(&mut self) -> Result<bool, ScanError> {
-        self.another(b'}')
+        self.next_separator(b'}')
     }
 
     /// Reads the name and the colon.
@@ -234,14 +234,14 @@ impl<'a> Scanner<'a> {
 
     /// Skips to the end of an element that is known to be valid.
     #[inline]
-    pub(super) fn skip_to(&mut self, end: usize) {
+    pub(super) fn skip_known_element(&mut self, end: usize) {
         self.at = end;
     }
 
     /// Skips these bytes, if they are next. They must be a name and its colon, or a value whose
     /// end is certain.
     #[inline(always)]
-    pub(super) fn verbatim(&mut self, bytes: &[u8]) -> bool {
+    pub(super) fn skip_literal(&mut self, bytes: &[u8]) -> bool {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let found = rest.starts_with(bytes);
         if found {
@@ -262,14 +262,14 @@ impl<'a> Scanner<'a> {
 
     /// Proceeds to the next element; returns whether there is one. If not, the array is left.
     pub fn next_element(&mut self) -> Result<bool, ScanError> {
-        self.another(b']')
+        self.next_separator(b']')
     }
 
     /// Reads a string.
     pub fn string(&mut self) -> Result<Quoted, ScanError> {
         self.white_space();
         if self.here()? != b'"' {
-            return Err(self.fault(Fault::Value));
+            return Err(self.fault(SyntaxErrorKind::Value));
         }
         self.quoted()
     }
@@ -279,11 +279,11 @@ impl<'a> Scanner<'a> {
         let kind = self.kind()?;
         let start = self.at;
         match kind {
-            Kind::String => {
+            ValueKind::String => {
                 self.quoted()?;
             }
-            Kind::Object | Kind::Array => match self.container::<USUAL>() {
-                Err(error) if error.fault == Fault::Depth => {
+            ValueKind::Object | ValueKind::Array => match self.container::<USUAL_WORDS>() {
+                Err(error) if error.fault == SyntaxErrorKind::Depth => {
                     self.at = start;
                     self.deep_container()?;
                 }
@@ -303,7 +303,7 @@ impl<'a> Scanner<'a> {
         if self.at == self.text.len() {
             Ok(())
         } else {
-            Err(self.fault(Fault::Trailing))
+            Err(self.fault(SyntaxErrorKind::Trailing))
         }
     }
 
@@ -311,7 +311,7 @@ impl<'a> Scanner<'a> {
     #[cold]
     #[inline(never)]
     fn deep_container(&mut self) -> Result<(), ScanError> {
-        self.container::<MOST>()
+        self.container::<MAX_WORDS>()
     }
 
     /// Reads a container. One iteration of the loop reads one value.
@@ -325,7 +325,7 @@ impl<'a> Scanner<'a> {
                 }
                 bracket @ (b'{' | b'[') => {
                     if open.depth == most {
-                        return Err(self.fault(Fault::Depth));
+                        return Err(self.fault(SyntaxErrorKind::Depth));
                     }
                     let is_object = bracket == b'{';
                     open.push(is_object);
@@ -362,7 +362,7 @@ impl<'a> Scanner<'a> {
                     }
                     b'}' if is_object => {}
                     b']' if !is_object => {}
-                    _ => return Err(self.fault(Fault::Separator)),
+                    _ => return Err(self.fault(SyntaxErrorKind::Separator)),
                 }
                 self.at += 1;
                 open.pop();
@@ -373,10 +373,10 @@ impl<'a> Scanner<'a> {
     fn enter(&mut self, bracket: u8) -> Result<(), ScanError> {
         self.white_space();
         if self.here()? != bracket {
-            return Err(self.fault(Fault::Value));
+            return Err(self.fault(SyntaxErrorKind::Value));
         }
         if self.depth == MAX_DEPTH {
-            return Err(self.fault(Fault::Depth));
+            return Err(self.fault(SyntaxErrorKind::Depth));
         }
         self.depth += 1;
         self.at += 1;
@@ -389,7 +389,7 @@ impl<'a> Scanner<'a> {
         self.at += 1;
     }
 
-    fn another(&mut self, closing: u8) -> Result<bool, ScanError> {
+    fn next_separator(&mut self, closing: u8) -> Result<bool, ScanError> {
         self.white_space();
         let byte = self.here()?;
         if byte == b',' {
@@ -400,7 +400,7 @@ impl<'a> Scanner<'a> {
             self.leave();
             Ok(false)
         } else {
-            Err(self.fault(Fault::Separator))
+            Err(self.fault(SyntaxErrorKind::Separator))
         }
     }
 
@@ -408,12 +408,12 @@ impl<'a> Scanner<'a> {
     #[inline(always)]
     fn name(&mut self) -> Result<Quoted, ScanError> {
         if self.here()? != b'"' {
-            return Err(self.fault(Fault::Name));
+            return Err(self.fault(SyntaxErrorKind::Name));
         }
         let name = self.quoted()?;
         self.white_space();
         if self.here()? != b':' {
-            return Err(self.fault(Fault::Colon));
+            return Err(self.fault(SyntaxErrorKind::Colon));
         }
         self.at += 1;
         Ok(name)
@@ -432,7 +432,7 @@ impl<'a> Scanner<'a> {
                     escaped = true;
                     self.at = end_of_escape(self.text, self.at)?;
                 }
-                _ => return Err(self.fault(Fault::Control)),
+                _ => return Err(self.fault(SyntaxErrorKind::Control)),
             }
             self.at = end_of_plain(self.text, self.at);
         }
@@ -449,19 +449,19 @@ impl<'a> Scanner<'a> {
             b't' => self.word(b"true"),
             b'f' => self.word(b"false"),
             b'n' => self.word(b"null"),
-            _ => Err(self.fault(Fault::Value)),
+            _ => Err(self.fault(SyntaxErrorKind::Value)),
         }
     }
 
     #[inline(always)]
     fn word(&mut self, word: &[u8]) -> Result<(), ScanError> {
-        if self.verbatim(word) {
+        if self.skip_literal(word) {
             return Ok(());
         }
         // locates the mismatch
         for &byte in word {
             if self.here()? != byte {
-                return Err(self.fault(Fault::Value));
+                return Err(self.fault(SyntaxErrorKind::Value));
             }
             self.at += 1;
         }
@@ -476,7 +476,7 @@ impl<'a> Scanner<'a> {
         if self.here()? == b'0' {
             self.at += 1;
             if self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
-                return Err(self.fault(Fault::Number));
+                return Err(self.fault(SyntaxErrorKind::Number));
             }
         } else {
             self.digits()?;
@@ -499,7 +499,7 @@ impl<'a> Scanner<'a> {
     #[inline(always)]
     fn digits(&mut self) -> Result<(), ScanError> {
         if !self.here()?.is_ascii_digit() {
-            return Err(self.fault(Fault::Number));
+            return Err(self.fault(SyntaxErrorKind::Number));
         }
         self.at = end_of_digits(self.text, self.at + 1);
         Ok(())
@@ -520,11 +520,11 @@ impl<'a> Scanner<'a> {
     /// Returns the next byte, which is required.
     #[inline(always)]
     fn here(&self) -> Result<u8, ScanError> {
-        self.peek().ok_or(self.fault(Fault::End))
+        self.peek().ok_or(self.fault(SyntaxErrorKind::End))
     }
 
     #[inline(always)]
-    fn fault(&self, fault: Fault) -> ScanError {
+    fn fault(&self, fault: SyntaxErrorKind) -> ScanError {
         ScanError {
             offset: self.at,
             fault,

@@ -3,15 +3,15 @@
 use memchr::memmem;
 
 use super::block::{self, BlockReference, Tag};
-use super::methods::{InResult, Method};
-use super::response::{content, first_element, member, Content};
+use super::methods::{Method, ResultBlockPath};
+use super::response::{content, first_element, member, ResultContent};
 
 /// Maximum number of blocks in a response to `eth_feeHistory`.
-const MOST_OF_HISTORY: u64 = 1024;
+const MAX_FEE_HISTORY: u64 = 1024;
 
 /// A block that a response shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum ShownBlockKind {
     /// The head, requested as such.
     Head(u64),
     /// A block.
@@ -24,7 +24,7 @@ pub enum Shown {
 
 /// The facts of a call that identify the blocks in its response.
 #[derive(Clone, Copy, Debug)]
-pub struct Showing {
+pub struct ShownBlocks {
     method: &'static Method,
     /// Number of the block, where the call names it.
     named: Option<u64>,
@@ -34,10 +34,10 @@ pub struct Showing {
     history: Option<u64>,
 }
 
-impl Showing {
+impl ShownBlocks {
     /// Reads a call of `name`, whose row is `method`; `None` if the response belongs to blocks that
     /// are not part of the chain.
-    pub fn of(name: &[u8], method: &'static Method, params: Option<&[u8]>) -> Option<Self> {
+    pub fn for_call(name: &[u8], method: &'static Method, params: Option<&[u8]>) -> Option<Self> {
         // simulated blocks and pending blocks
         let reference = block::reference(method, params);
         if name == b"eth_simulateV1" || reference == BlockReference::Tag(Tag::Pending) {
@@ -51,44 +51,46 @@ impl Showing {
                 _ => None,
             },
             is_head: reference == BlockReference::Tag(Tag::Latest)
-                || method.in_result == InResult::Itself,
+                || method.in_result == ResultBlockPath::Itself,
             history: (name == b"eth_feeHistory").then(first).flatten(),
         })
     }
 
     /// Returns the highest block that a complete result shows.
-    pub fn highest(&self, result: &[u8]) -> Option<Shown> {
+    pub fn highest(&self, result: &[u8]) -> Option<ShownBlockKind> {
         match content(result) {
-            Content::Null | Content::EmptyArray => return None,
-            Content::EmptyData if self.method.gives_encoded() => return None,
+            ResultContent::Null | ResultContent::EmptyArray => return None,
+            ResultContent::EmptyData if self.method.returns_encoded_bytes() => return None,
             _ => {}
         }
         let said = block::in_result(self.method, result).map(|block| block.number);
         let said = said.map(|number| match self.method.in_result {
-            InResult::Itself | InResult::Block if self.is_head => Shown::Head(number),
-            InResult::Itself | InResult::Block => Shown::Block(number),
-            _ => Shown::Part(number),
+            ResultBlockPath::Itself | ResultBlockPath::Block if self.is_head => {
+                ShownBlockKind::Head(number)
+            }
+            ResultBlockPath::Itself | ResultBlockPath::Block => ShownBlockKind::Block(number),
+            _ => ShownBlockKind::Part(number),
         });
-        said.or_else(|| self.end_of_history(result).map(Shown::Block))
-            .or_else(|| block::highest_in_text(result).map(Shown::Part))
-            .or_else(|| self.named.map(Shown::Named))
+        said.or_else(|| self.end_of_history(result).map(ShownBlockKind::Block))
+            .or_else(|| block::highest_in_text(result).map(ShownBlockKind::Part))
+            .or_else(|| self.named.map(ShownBlockKind::Named))
     }
 
     /// Returns the highest block in the beginning or the end of a response, which may be cut
     /// anywhere.
-    pub fn highest_in_text(&self, text: &[u8]) -> Option<Shown> {
+    pub fn highest_in_text(&self, text: &[u8]) -> Option<ShownBlockKind> {
         const NUMBER: &[u8] = b"\"number\"";
         let of_block = || {
             let at = memmem::find(text, NUMBER)?;
             let number = block::number_of_member(text, at, NUMBER)?;
             Some(match self.is_head {
-                true => Shown::Head(number),
-                false => Shown::Block(number),
+                true => ShownBlockKind::Head(number),
+                false => ShownBlockKind::Block(number),
             })
         };
         match self.method.in_result {
-            InResult::Block => of_block(),
-            _ => block::highest_in_text(text).map(Shown::Part),
+            ResultBlockPath::Block => of_block(),
+            _ => block::highest_in_text(text).map(ShownBlockKind::Part),
         }
     }
 
@@ -97,7 +99,7 @@ impl Showing {
     fn end_of_history(&self, result: &[u8]) -> Option<u64> {
         let count = self
             .history
-            .filter(|count| (1..=MOST_OF_HISTORY).contains(count))?;
+            .filter(|count| (1..=MAX_FEE_HISTORY).contains(count))?;
         let oldest = number(member(result, "oldestBlock")?).filter(|oldest| *oldest > 0)?;
         oldest.checked_add(count - 1)
     }
@@ -127,9 +129,9 @@ mod tests {
     use super::super::methods;
     use super::*;
 
-    fn shown(method: &str, params: &str, result: &str) -> Option<Shown> {
+    fn shown(method: &str, params: &str, result: &str) -> Option<ShownBlockKind> {
         let row = methods::method(method.as_bytes());
-        let showing = Showing::of(method.as_bytes(), row, Some(params.as_bytes()))?;
+        let showing = ShownBlocks::for_call(method.as_bytes(), row, Some(params.as_bytes()))?;
         showing.highest(result.as_bytes())
     }
 
@@ -140,85 +142,95 @@ mod tests {
         let block = format!(r#"{{"number":"0x65","hash":{hash}}}"#);
         let list = format!("[{receipt}]");
         for (method, params, result, expected) in [
-            ("eth_blockNumber", "[]", "\"0x65\"", Some(Shown::Head(101))),
+            (
+                "eth_blockNumber",
+                "[]",
+                "\"0x65\"",
+                Some(ShownBlockKind::Head(101)),
+            ),
             (
                 "eth_getTransactionReceipt",
                 &hash,
                 &receipt,
-                Some(Shown::Part(101)),
+                Some(ShownBlockKind::Part(101)),
             ),
             (
                 "eth_getTransactionByHash",
                 &hash,
                 &receipt,
-                Some(Shown::Part(101)),
+                Some(ShownBlockKind::Part(101)),
             ),
             (
                 "eth_sendRawTransactionSync",
                 "[\"0x02\"]",
                 &receipt,
-                Some(Shown::Part(101)),
+                Some(ShownBlockKind::Part(101)),
             ),
             (
                 "eth_getBlockByNumber",
                 "[\"0x65\",false]",
                 &block,
-                Some(Shown::Block(101)),
+                Some(ShownBlockKind::Block(101)),
             ),
             (
                 "eth_getBlockByNumber",
                 "[\"latest\",false]",
                 &block,
-                Some(Shown::Head(101)),
+                Some(ShownBlockKind::Head(101)),
             ),
             (
                 "eth_getBlockByHash",
                 &format!("[{hash},false]"),
                 &block,
-                Some(Shown::Block(101)),
+                Some(ShownBlockKind::Block(101)),
             ),
             (
                 "eth_getBlockReceipts",
                 "[\"0x65\"]",
                 &list,
-                Some(Shown::Part(101)),
+                Some(ShownBlockKind::Part(101)),
             ),
-            ("eth_getLogs", "[{}]", &list, Some(Shown::Part(101))),
+            (
+                "eth_getLogs",
+                "[{}]",
+                &list,
+                Some(ShownBlockKind::Part(101)),
+            ),
             (
                 "eth_getFilterChanges",
                 "[\"0x1\"]",
                 &list,
-                Some(Shown::Part(101)),
+                Some(ShownBlockKind::Part(101)),
             ),
             (
                 "trace_block",
                 "[\"0x65\"]",
                 "[{\"blockNumber\":101}]",
-                Some(Shown::Part(101)),
+                Some(ShownBlockKind::Part(101)),
             ),
             (
                 "eth_getBalance",
                 "[\"0x0\",\"0x65\"]",
                 "\"0x0\"",
-                Some(Shown::Named(101)),
+                Some(ShownBlockKind::Named(101)),
             ),
             (
                 "debug_traceBlockByNumber",
                 "[\"0x65\"]",
                 "[{}]",
-                Some(Shown::Named(101)),
+                Some(ShownBlockKind::Named(101)),
             ),
             (
                 "eth_feeHistory",
                 "[\"0x3\",\"latest\"]",
                 "{\"oldestBlock\":\"0x63\"}",
-                Some(Shown::Block(101)),
+                Some(ShownBlockKind::Block(101)),
             ),
             (
                 "eth_feeHistory",
                 "[3,\"latest\",[]]",
                 "{\"oldestBlock\":\"0x63\"}",
-                Some(Shown::Block(101)),
+                Some(ShownBlockKind::Block(101)),
             ),
             (
                 "eth_feeHistory",
@@ -260,7 +272,7 @@ mod tests {
     #[test]
     fn truncated_text_shows_its_complete_members() {
         let row = methods::method(b"eth_getLogs");
-        let logs = Showing::of(b"eth_getLogs", row, Some(b"[{}]")).unwrap();
+        let logs = ShownBlocks::for_call(b"eth_getLogs", row, Some(b"[{}]")).unwrap();
         for (text, expected) in [
             (
                 &br#"x","blockNumber":"0x9","y":1},{"blockNumber":"0x64"}"#[..],
@@ -270,7 +282,10 @@ mod tests {
             (br#"{"a":"\"blockNumber\":\"0x64\""}"#, None),
             (br#"{"blockNumber""#, None),
         ] {
-            assert_eq!(logs.highest_in_text(text), expected.map(Shown::Part));
+            assert_eq!(
+                logs.highest_in_text(text),
+                expected.map(ShownBlockKind::Part)
+            );
         }
         let text = br#"{"data":[{"slot":"7"},{"message":{"slot" : "12","x":1}},{"slot":"99"#;
         assert_eq!(highest_slot_in_text(text), Some(12));

@@ -101,7 +101,7 @@ const VERBS: [&str; 71] = [
 ];
 
 /// Stateful methods whose names show it neither by family nor by verb.
-const OTHERS: [&str; 13] = [
+const STATEFUL_METHODS: [&str; 13] = [
     "debug_backtraceAt",
     "debug_blockProfile",
     "debug_chaindbCompact",
@@ -130,7 +130,7 @@ pub fn is_stateful(method: &[u8]) -> bool {
     let mut parts = name.split('_');
     let family = parts.next().unwrap_or_default();
     FAMILIES.contains(&family)
-        || OTHERS.contains(&name)
+        || STATEFUL_METHODS.contains(&name)
         || parts.any(|part| {
             let end = part.find(|letter: char| !letter.is_ascii_lowercase());
             VERBS.contains(&&part[..end.unwrap_or(part.len())])

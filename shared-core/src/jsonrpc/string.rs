@@ -1,18 +1,18 @@
 //! Escapes in strings.
 
-use super::scan::{Fault, ScanError};
+use super::scan::{ScanError, SyntaxErrorKind};
 
 /// Checks an escape, or two that form a surrogate pair, from the backslash at `at` on; returns
 /// the end.
 #[cold]
 pub fn end_of_escape(text: &[u8], at: usize) -> Result<usize, ScanError> {
     let error = |offset, fault| ScanError { offset, fault };
-    let unpaired = error(at, Fault::Surrogate);
+    let unpaired = error(at, SyntaxErrorKind::Surrogate);
     match text.get(at + 1) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => return Ok(at + 2),
         Some(b'u') => {}
-        Some(_) => return Err(error(at + 1, Fault::Escape)),
-        None => return Err(error(at + 1, Fault::End)),
+        Some(_) => return Err(error(at + 1, SyntaxErrorKind::Escape)),
+        None => return Err(error(at + 1, SyntaxErrorKind::End)),
     }
     match code_unit(text, at + 2)? {
         0xD800..=0xDBFF => {}
@@ -23,7 +23,7 @@ pub fn end_of_escape(text: &[u8], at: usize) -> Result<usize, ScanError> {
         match text.get(offset) {
             Some(&byte) if byte == expected => {}
             Some(_) => return Err(unpaired),
-            None => return Err(error(offset, Fault::End)),
+            None => return Err(error(offset, SyntaxErrorKind::End)),
         }
     }
     match code_unit(text, at + 8)? {
@@ -36,8 +36,10 @@ pub fn end_of_escape(text: &[u8], at: usize) -> Result<usize, ScanError> {
 fn code_unit(text: &[u8], at: usize) -> Result<u32, ScanError> {
     (at..at + 4).try_fold(0, |unit, offset| {
         let error = |fault| ScanError { offset, fault };
-        let byte = *text.get(offset).ok_or(error(Fault::End))?;
-        let digit = char::from(byte).to_digit(16).ok_or(error(Fault::Escape))?;
+        let byte = *text.get(offset).ok_or(error(SyntaxErrorKind::End))?;
+        let digit = char::from(byte)
+            .to_digit(16)
+            .ok_or(error(SyntaxErrorKind::Escape))?;
         Ok(unit << 4 | digit)
     })
 }

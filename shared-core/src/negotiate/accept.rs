@@ -1,20 +1,20 @@
 //! `Accept` (RFC 9110, section 12.5.1), as far as it concerns SSZ and JSON.
 
-use super::list::{members, trim};
+use super::list_header::{members, trim};
 use super::weight::{weight, Weight, FULL};
 
 /// The preferences of a client for the two media types of the Beacon API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accept {
-    json: Liking,
-    ssz: Liking,
+    json: RangePreference,
+    ssz: RangePreference,
     /// Number of media ranges that were read.
     ranges: u16,
 }
 
 /// The preference of a client for one type, from the most specific range that matches it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Liking {
+struct RangePreference {
     /// Specificity of the range: 0 without a range, 1 for `*/*`, 2 for `type/*`, 3 for the type
     /// itself.
     specificity: u8,
@@ -25,7 +25,7 @@ struct Liking {
 
 /// The format that a client prefers, and whether it accepts the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum FormatPreference {
     /// Prefers SSZ, and accepts JSON.
     Ssz,
     /// Accepts SSZ only.
@@ -55,7 +55,7 @@ impl Accept {
                 () if is("application/octet-stream") => (3, false, true),
                 () => continue,
             };
-            let liking = Liking {
+            let liking = RangePreference {
                 specificity,
                 weight,
                 place: self.ranges,
@@ -73,18 +73,18 @@ impl Accept {
     /// Returns the format preference. Without a range it is JSON, as the Beacon API specifies;
     /// of equal weights a type that is named precedes one that is not, and the first of two
     /// named ones precedes the other.
-    pub fn wish(&self) -> Wish {
+    pub fn format_preference(&self) -> FormatPreference {
         let (json, ssz) = (&self.json, &self.ssz);
         let is_first = ssz.place < json.place;
         let prefers_ssz =
             (ssz.weight, ssz.specificity, is_first) > (json.weight, json.specificity, false);
         match (self.ranges, json.weight, ssz.weight) {
-            (0, _, _) => Wish::Json,
-            (_, 0, 0) => Wish::Other,
-            (_, 0, _) => Wish::SszOnly,
-            (_, _, 0) => Wish::JsonOnly,
-            _ if prefers_ssz => Wish::Ssz,
-            _ => Wish::Json,
+            (0, _, _) => FormatPreference::Json,
+            (_, 0, 0) => FormatPreference::Other,
+            (_, 0, _) => FormatPreference::SszOnly,
+            (_, _, 0) => FormatPreference::JsonOnly,
+            _ if prefers_ssz => FormatPreference::Ssz,
+            _ => FormatPreference::Json,
         }
     }
 }
@@ -107,14 +107,14 @@ fn weighted(member: &[u8]) -> Option<(&[u8], Weight)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Accept, Wish};
+    use super::{Accept, FormatPreference};
 
-    fn wish(lines: &[&str]) -> Wish {
+    fn wish(lines: &[&str]) -> FormatPreference {
         let mut accept = Accept::default();
         for line in lines {
             accept.read_line(line.as_bytes());
         }
-        accept.wish()
+        accept.format_preference()
     }
 
     #[test]
@@ -123,62 +123,80 @@ mod tests {
             // validator clients and checkpoint sync
             (
                 "application/octet-stream;q=1.0,application/json;q=0.9",
-                Wish::Ssz,
+                FormatPreference::Ssz,
             ),
-            ("application/octet-stream", Wish::SszOnly),
+            ("application/octet-stream", FormatPreference::SszOnly),
             (
                 "application/octet-stream;q=0.95, application/json;q=0.9",
-                Wish::Ssz,
+                FormatPreference::Ssz,
             ),
             (
                 "application/json;q=1, application/octet-stream;q=0.9",
-                Wish::Json,
+                FormatPreference::Json,
             ),
             // browsers, curl, libraries
-            ("*/*", Wish::Json),
-            ("application/*", Wish::Json),
-            ("text/html,application/xhtml+xml,*/*;q=0.8", Wish::Json),
-            ("application/json, text/plain, */*", Wish::Json),
-            ("application/json", Wish::JsonOnly),
+            ("*/*", FormatPreference::Json),
+            ("application/*", FormatPreference::Json),
+            (
+                "text/html,application/xhtml+xml,*/*;q=0.8",
+                FormatPreference::Json,
+            ),
+            ("application/json, text/plain, */*", FormatPreference::Json),
+            ("application/json", FormatPreference::JsonOnly),
             // equal weights
-            ("application/octet-stream, */*", Wish::Ssz),
-            ("application/octet-stream, application/json", Wish::Ssz),
-            ("application/json, application/octet-stream", Wish::Json),
+            ("application/octet-stream, */*", FormatPreference::Ssz),
+            (
+                "application/octet-stream, application/json",
+                FormatPreference::Ssz,
+            ),
+            (
+                "application/json, application/octet-stream",
+                FormatPreference::Json,
+            ),
             // the most specific range counts
-            ("application/json;q=0, */*", Wish::SszOnly),
-            ("application/octet-stream;q=0, */*", Wish::JsonOnly),
-            ("application/json;q=0.1, application/*;q=0.5", Wish::Ssz),
-            ("APPLICATION/Octet-Stream;Q=1", Wish::SszOnly),
+            ("application/json;q=0, */*", FormatPreference::SszOnly),
+            (
+                "application/octet-stream;q=0, */*",
+                FormatPreference::JsonOnly,
+            ),
+            (
+                "application/json;q=0.1, application/*;q=0.5",
+                FormatPreference::Ssz,
+            ),
+            ("APPLICATION/Octet-Stream;Q=1", FormatPreference::SszOnly),
             (
                 "application/octet-stream; charset=utf-8 ; q=0.5, application/json;q=0.4",
-                Wish::Ssz,
+                FormatPreference::Ssz,
             ),
-            ("application/octet-stream;q=0.001", Wish::SszOnly),
+            (
+                "application/octet-stream;q=0.001",
+                FormatPreference::SszOnly,
+            ),
             // neither format
-            ("image/png", Wish::Other),
-            ("text/event-stream", Wish::Other),
-            ("*/*;q=0", Wish::Other),
-            ("application/octet-stream;q=0", Wish::Other),
+            ("image/png", FormatPreference::Other),
+            ("text/event-stream", FormatPreference::Other),
+            ("*/*;q=0", FormatPreference::Other),
+            ("application/octet-stream;q=0", FormatPreference::Other),
             // unreadable values are ignored
-            ("", Wish::Json),
-            ("application/octet-stream;q=2", Wish::Json),
+            ("", FormatPreference::Json),
+            ("application/octet-stream;q=2", FormatPreference::Json),
             (
                 "application/octet-stream;q=x, application/json",
-                Wish::JsonOnly,
+                FormatPreference::JsonOnly,
             ),
         ] {
             assert_eq!(wish(&[line]), expected, "{line}");
         }
-        assert_eq!(wish(&[]), Wish::Json);
+        assert_eq!(wish(&[]), FormatPreference::Json);
     }
 
     #[test]
     fn header_lines_are_read_as_one_list() {
         let lines = ["application/json;q=0.5", "application/octet-stream"];
-        assert_eq!(wish(&lines), Wish::Ssz);
+        assert_eq!(wish(&lines), FormatPreference::Ssz);
         assert_eq!(
             wish(&["application/json;q=0", "application/*"]),
-            Wish::SszOnly
+            FormatPreference::SszOnly
         );
     }
 
@@ -186,7 +204,7 @@ mod tests {
     fn repeated_type_has_the_higher_weight() {
         let line = "application/octet-stream;q=0.2, application/json;q=0.5, \
                     application/octet-stream;q=0.8";
-        assert_eq!(wish(&[line]), Wish::Ssz);
+        assert_eq!(wish(&[line]), FormatPreference::Ssz);
     }
 
     #[test]
@@ -194,11 +212,11 @@ mod tests {
         for (line, expected) in [
             (
                 "application/json, application/octet-stream, application/json",
-                Wish::Json,
+                FormatPreference::Json,
             ),
             (
                 "application/octet-stream, application/json, application/octet-stream",
-                Wish::Ssz,
+                FormatPreference::Ssz,
             ),
         ] {
             assert_eq!(wish(&[line]), expected, "{line}");

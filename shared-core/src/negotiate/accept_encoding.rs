@@ -1,6 +1,6 @@
 //! `Accept-Encoding` (RFC 9110, section 12.5.3).
 
-use super::list::{members, trim};
+use super::list_header::{members, trim};
 use super::weight::{weight, Weight};
 
 /// The preferences of a client for the two codings that sszip can send.

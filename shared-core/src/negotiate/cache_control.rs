@@ -1,6 +1,6 @@
 //! The `Cache-Control` directive that forbids transformations.
 
-use super::list::members;
+use super::list_header::members;
 
 /// Whether a `Cache-Control` value contains `no-transform` (RFC 9111, sections 5.2.1.6 and
 /// 5.2.2.6). An argument of the directive is ignored.

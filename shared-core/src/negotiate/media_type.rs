@@ -1,6 +1,6 @@
 //! Media types (RFC 9110, section 8.3.1) and the sets that operators configure.
 
-use super::list::{trim, unquoted_split};
+use super::list_header::{trim, unquoted_split};
 
 const EVENT_STREAM: &[u8] = b"text/event-stream";
 

@@ -7,7 +7,7 @@ pub mod accept;
 pub mod accept_encoding;
 pub mod cache_control;
 pub mod etag;
-pub mod list;
+pub mod list_header;
 pub mod media_type;
 pub mod vary;
 mod weight;

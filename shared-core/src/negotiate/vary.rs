@@ -1,6 +1,6 @@
 //! `Vary` (RFC 9110, section 12.5.5).
 
-use super::list::trim;
+use super::list_header::trim;
 
 /// Whether `name` is among the members of the header lines. `*` matches every name.
 pub fn covers<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> bool {
@@ -11,7 +11,7 @@ pub fn covers<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> bool {
 }
 
 /// Returns one line with the members of `lines` and `name`, which is not among them.
-pub fn with<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Vec<u8> {
+pub fn add_name<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Vec<u8> {
     let mut value = joined(lines, |_| true);
     if !value.is_empty() {
         value.extend_from_slice(b", ");
@@ -21,7 +21,7 @@ pub fn with<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Vec<u8> {
 }
 
 /// Returns one line with the members of `lines` except `name`; empty if none is left.
-pub fn without<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Vec<u8> {
+pub fn remove_name<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Vec<u8> {
     joined(lines, |member| {
         !member.eq_ignore_ascii_case(name.as_bytes())
     })
@@ -48,7 +48,7 @@ fn joined<'a>(lines: impl Iterator<Item = &'a [u8]>, keep: impl Fn(&[u8]) -> boo
 
 #[cfg(test)]
 mod tests {
-    use super::{covers, with, without};
+    use super::{add_name, covers, remove_name};
 
     fn lines<'a>(values: &'a [&str]) -> impl Iterator<Item = &'a [u8]> + Clone {
         values.iter().map(|value| value.as_bytes())
@@ -67,20 +67,20 @@ mod tests {
     /// Regression test: the name was added again at each hop.
     #[test]
     fn unclosed_quote_does_not_hide_a_name() {
-        let value = with(lines(&["\"x"]), "X");
+        let value = add_name(lines(&["\"x"]), "X");
         assert_eq!(value, b"\"x, X");
         assert!(covers([&value[..]].into_iter(), "X"));
-        assert_eq!(without(lines(&["\"a, X", "\"b"]), "X"), b"\"a, \"b");
+        assert_eq!(remove_name(lines(&["\"a, X", "\"b"]), "X"), b"\"a, \"b");
     }
 
     #[test]
     fn header_lines_are_merged_into_one() {
         assert_eq!(
-            with(lines(&["Origin", " Accept ,"]), "X"),
+            add_name(lines(&["Origin", " Accept ,"]), "X"),
             b"Origin, Accept, X"
         );
-        assert_eq!(with(lines(&[]), "X"), b"X");
-        assert_eq!(without(lines(&["A, x", "B"]), "X"), b"A, B");
-        assert_eq!(without(lines(&["x"]), "X"), b"");
+        assert_eq!(add_name(lines(&[]), "X"), b"X");
+        assert_eq!(remove_name(lines(&["A, x", "B"]), "X"), b"A, B");
+        assert_eq!(remove_name(lines(&["x"]), "X"), b"");
     }
 }

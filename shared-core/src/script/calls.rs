@@ -3,18 +3,18 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::coded::BodyCoding;
 use crate::gzip::inflate::InflateError;
-use crate::jsonrpc::request::{parse, room_for, Call, Refusal, Request};
+use crate::jsonrpc::request::{parse, required_memory, Call, ParseRefusal, Request};
 use crate::memory;
+use crate::request_coding::BodyCoding;
 
 /// The reason why a request has no calls. Programs receive it as one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum No {
+pub enum CallsError {
     /// The body is empty.
     Body,
     /// The body is not valid JSON-RPC, or nodes may read it in different ways.
-    Calls(Refusal),
+    Calls(ParseRefusal),
     /// The body has a content coding that is not decoded, or is damaged.
     Coding,
     /// The body is longer than the limit.
@@ -23,14 +23,14 @@ pub enum No {
     Memory,
 }
 
-impl fmt::Display for No {
+impl fmt::Display for CallsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            No::Body => "no-body",
-            No::Calls(refusal) => refusal.name(),
-            No::Coding => "coding",
-            No::Length => "length",
-            No::Memory => "memory",
+            CallsError::Body => "no-body",
+            CallsError::Calls(refusal) => refusal.name(),
+            CallsError::Coding => "coding",
+            CallsError::Length => "length",
+            CallsError::Memory => "memory",
         })
     }
 }
@@ -38,25 +38,25 @@ impl fmt::Display for No {
 /// Decodes a body to at most `most` bytes. `codings` are the lines of `Content-Encoding`.
 ///
 /// # Errors
-/// The reason as [`No`].
-pub fn plain<'a, 'f>(
+/// The reason as [`CallsError`].
+pub fn decode_body<'a, 'f>(
     body: &'a [u8],
     codings: impl Iterator<Item = &'f [u8]>,
     most: usize,
-) -> Result<Cow<'a, [u8]>, No> {
+) -> Result<Cow<'a, [u8]>, CallsError> {
     let mut coding = BodyCoding::None;
     codings.for_each(|line| coding.read(line));
     if body.len() > most {
-        return Err(No::Length);
+        return Err(CallsError::Length);
     }
     match coding {
         BodyCoding::None => Ok(Cow::Borrowed(body)),
-        BodyCoding::Other => Err(No::Coding),
+        BodyCoding::Other => Err(CallsError::Coding),
         BodyCoding::Coded(coded) => match coded.decode(body, most, |_| true) {
             Ok(body) => Ok(Cow::Owned(body)),
-            Err(InflateError::Bad) => Err(No::Coding),
-            Err(InflateError::TooLarge) => Err(No::Length),
-            Err(InflateError::OutOfMemory) => Err(No::Memory),
+            Err(InflateError::Bad) => Err(CallsError::Coding),
+            Err(InflateError::TooLarge) => Err(CallsError::Length),
+            Err(InflateError::OutOfMemory) => Err(CallsError::Memory),
         },
     }
 }
@@ -64,26 +64,26 @@ pub fn plain<'a, 'f>(
 /// Parses at most `most` calls of a body, and returns whether they are a batch.
 ///
 /// # Errors
-/// The reason as [`No`].
-pub fn read(body: &[u8], most: usize) -> Result<(Vec<Call<'_>>, bool), No> {
+/// The reason as [`CallsError`].
+pub fn read(body: &[u8], most: usize) -> Result<(Vec<Call<'_>>, bool), CallsError> {
     if body.trim_ascii().is_empty() {
-        return Err(No::Body);
+        return Err(CallsError::Body);
     }
-    if memory::is_short() || !memory::is_there(room_for(body.len())) {
-        return Err(No::Memory);
+    if memory::is_short() || !memory::can_allocate(required_memory(body.len())) {
+        return Err(CallsError::Memory);
     }
     match parse(body, most) {
         Ok(Request::Single(call)) => Ok((vec![call], false)),
         Ok(Request::Batch(calls)) => Ok((calls, true)),
-        Err(refusal) => Err(No::Calls(refusal)),
+        Err(refusal) => Err(CallsError::Calls(refusal)),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{plain, read, No};
+    use super::{decode_body, read, CallsError};
     use crate::gzip::oneshot::gzip;
-    use crate::jsonrpc::request::Refusal;
+    use crate::jsonrpc::request::ParseRefusal;
 
     #[test]
     fn calls_and_batches_are_distinguished() {
@@ -96,8 +96,11 @@ mod tests {
         let (calls, is_batch) = read(batch.as_bytes(), 2).unwrap();
         assert!(is_batch && calls.len() == 2 && calls[1].id.is_none());
         let refusal = |body: &str, most| read(body.as_bytes(), most).unwrap_err();
-        assert_eq!(refusal(&batch, 1), No::Calls(Refusal::LongBatch));
-        assert_eq!(refusal(" \n", 1), No::Body);
+        assert_eq!(
+            refusal(&batch, 1),
+            CallsError::Calls(ParseRefusal::LongBatch)
+        );
+        assert_eq!(refusal(" \n", 1), CallsError::Body);
         assert_eq!(refusal("x", 1).to_string(), "syntax");
         let twice = r#"{"jsonrpc":"2.0","method":"a","method":"b"}"#;
         assert_eq!(refusal(twice, 1).to_string(), "duplicate");
@@ -109,14 +112,14 @@ mod tests {
         let coded = gzip(&body, 1, 1000).unwrap();
         let decoded = |codings: &[&'static str], most| {
             let lines = codings.iter().map(|line| line.as_bytes());
-            plain(&coded, lines, most).map(|body| body.len())
+            decode_body(&coded, lines, most).map(|body| body.len())
         };
         assert_eq!(decoded(&["gzip"], 1000), Ok(1000));
-        assert_eq!(decoded(&["gzip"], 999), Err(No::Length));
+        assert_eq!(decoded(&["gzip"], 999), Err(CallsError::Length));
         assert_eq!(decoded(&[], 1000), Ok(coded.len()));
-        assert_eq!(decoded(&[], 1), Err(No::Length));
-        assert_eq!(decoded(&["br"], 1000), Err(No::Coding));
-        assert_eq!(decoded(&["gzip", "gzip"], 1000), Err(No::Coding));
-        assert_eq!(decoded(&["zstd"], 1000), Err(No::Coding));
+        assert_eq!(decoded(&[], 1), Err(CallsError::Length));
+        assert_eq!(decoded(&["br"], 1000), Err(CallsError::Coding));
+        assert_eq!(decoded(&["gzip", "gzip"], 1000), Err(CallsError::Coding));
+        assert_eq!(decoded(&["zstd"], 1000), Err(CallsError::Coding));
     }
 }

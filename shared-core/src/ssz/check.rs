@@ -3,16 +3,19 @@
 
 use std::ops::Range;
 
-use super::error::{Error, Problem};
+use super::error::{SszError, SszErrorKind};
 use super::schema::{Container, Kind, Limit, Schema, TypeId, OFFSET};
 
 /// Checks that `ssz` is a value of the type.
 ///
 /// # Errors
 /// The position and the reason if it is not. Positions count bytes of `ssz`.
-pub fn check(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<(), Error> {
+pub fn check(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<(), SszError> {
     if u32::try_from(ssz.len()).is_err() {
-        return Err(Error::because(0, "2^32 bytes or more have no offsets"));
+        return Err(SszError::from_message(
+            0,
+            "2^32 bytes or more have no offsets",
+        ));
     }
     Check { schema, ssz }.value(ty, 0..ssz.len())
 }
@@ -23,12 +26,12 @@ struct Check<'s> {
 }
 
 impl Check<'_> {
-    fn value(&self, ty: TypeId, range: Range<usize>) -> Result<(), Error> {
+    fn value(&self, ty: TypeId, range: Range<usize>) -> Result<(), SszError> {
         let ty = self.schema.get(ty);
         let at = range.start;
         if let Some(size) = ty.size {
             if range.len() != size {
-                return Err(wrong_length(at, range.len(), &format!("{size}")));
+                return Err(length_error(at, range.len(), &format!("{size}")));
             }
             if ty.is_plain {
                 return Ok(());
@@ -39,20 +42,27 @@ impl Check<'_> {
             Kind::Uint(_) | Kind::Quantity(_) | Kind::ByteVector(_) => Ok(()),
             Kind::Boolean => match bytes {
                 [0 | 1] => Ok(()),
-                _ => Err(Error::because(at, "a boolean is 0 or 1")),
+                _ => Err(SszError::from_message(at, "a boolean is 0 or 1")),
             },
             Kind::Enum(words) => match bytes {
                 [word] if usize::from(*word) < words.len() => Ok(()),
-                _ => Err(Error::because(at, format!("none of {}", words.join(", ")))),
+                _ => Err(SszError::from_message(
+                    at,
+                    format!("none of {}", words.join(", ")),
+                )),
             },
-            Kind::Bitvector(bits) => bitvector(bytes, *bits).map_err(|why| Error::because(at, why)),
-            Kind::Bitlist(limit) => bitlist(bytes, *limit).map_err(|why| Error::because(at, why)),
-            Kind::ByteList(limit) => within(at, bytes.len(), *limit),
+            Kind::Bitvector(bits) => {
+                bitvector(bytes, *bits).map_err(|why| SszError::from_message(at, why))
+            }
+            Kind::Bitlist(limit) => {
+                bitlist(bytes, *limit).map_err(|why| SszError::from_message(at, why))
+            }
+            Kind::ByteList(limit) => check_limit(at, bytes.len(), *limit),
             Kind::Text(limit) => {
-                within(at, bytes.len(), Limit::AtMost(*limit))?;
+                check_limit(at, bytes.len(), Limit::AtMost(*limit))?;
                 match std::str::from_utf8(bytes) {
                     Ok(_) => Ok(()),
-                    Err(bad) => Err(Error::because(at + bad.valid_up_to(), "no UTF-8")),
+                    Err(bad) => Err(SszError::from_message(at + bad.valid_up_to(), "no UTF-8")),
                 }
             }
             Kind::Vector(of, len) => match self.schema.get(*of).size {
@@ -63,15 +73,15 @@ impl Check<'_> {
             Kind::Optional(of) => self.list(*of, Limit::AtMost(1), range),
             Kind::Union(options) => {
                 let Some(selector) = bytes.first() else {
-                    return Err(Error::because(at, "a union without its selector"));
+                    return Err(SszError::from_message(at, "a union without its selector"));
                 };
                 match options.iter().find(|(option, _)| option == selector) {
                     Some((_, of)) => self.value(*of, at + 1..range.end),
-                    None => Err(Error::because(at, format!("no option {selector}"))),
+                    None => Err(SszError::from_message(at, format!("no option {selector}"))),
                 }
             }
             Kind::Container(container) => {
-                if let Some(checked) = self.usual_container(container, &range) {
+                if let Some(checked) = self.check_container_fast(container, &range) {
                     return checked;
                 }
                 let mut failed = None;
@@ -94,11 +104,11 @@ impl Check<'_> {
     /// Checks a container whose offsets and fixed-size fields are valid; its other fields are
     /// validated here, and may be invalid. `None`: an offset or a fixed-size field is invalid, and
     /// the slow path reports it.
-    fn usual_container(
+    fn check_container_fast(
         &self,
         container: &Container,
         range: &Range<usize>,
-    ) -> Option<Result<(), Error>> {
+    ) -> Option<Result<(), SszError>> {
         let bytes = &self.ssz[range.clone()];
         let fixed = bytes.get(..container.fixed_size)?;
         let bounds = container.bounds.as_ref()?;
@@ -136,14 +146,14 @@ impl Check<'_> {
         Some(Ok(()))
     }
 
-    fn list(&self, of: TypeId, limit: Limit, range: Range<usize>) -> Result<(), Error> {
+    fn list(&self, of: TypeId, limit: Limit, range: Range<usize>) -> Result<(), SszError> {
         match self.schema.get(of).size {
             Some(size) => {
                 let (at, len) = (range.start, range.len());
                 if len % size != 0 {
-                    return Err(wrong_length(at, len, &format!("a multiple of {size}")));
+                    return Err(length_error(at, len, &format!("a multiple of {size}")));
                 }
-                within(at, len / size, limit)?;
+                check_limit(at, len / size, limit)?;
                 self.fixed(of, size, range)
             }
             None => self.variable(of, range, limit, None),
@@ -151,7 +161,7 @@ impl Check<'_> {
     }
 
     /// Checks elements of fixed size.
-    fn fixed(&self, of: TypeId, size: usize, range: Range<usize>) -> Result<(), Error> {
+    fn fixed(&self, of: TypeId, size: usize, range: Range<usize>) -> Result<(), SszError> {
         let ty = self.schema.get(of);
         if ty.is_plain {
             return Ok(());
@@ -178,17 +188,21 @@ impl Check<'_> {
         range: Range<usize>,
         limit: Limit,
         exactly: Option<usize>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), SszError> {
         let elements = Elements::new(self.ssz, range.clone())?;
         let count = elements.len();
         if exactly.is_some_and(|exactly| exactly != count) {
-            return Err(Error::because(range.start, format!("{count} elements")));
+            return Err(SszError::from_message(
+                range.start,
+                format!("{count} elements"),
+            ));
         }
-        within(range.start, count, limit)?;
+        check_limit(range.start, count, limit)?;
         if let Kind::ByteList(limit) = self.schema.get(of).kind {
             // the element type of witnesses and transactions
             for (n, element) in elements.enumerate() {
-                let checked = element.and_then(|range| within(range.start, range.len(), limit));
+                let checked =
+                    element.and_then(|range| check_limit(range.start, range.len(), limit));
                 checked.map_err(|error| error.in_element(n))?;
             }
             return Ok(());
@@ -213,17 +227,17 @@ pub(super) struct Elements<'s> {
 }
 
 impl<'s> Elements<'s> {
-    pub(super) fn new(ssz: &'s [u8], range: Range<usize>) -> Result<Self, Error> {
+    pub(super) fn new(ssz: &'s [u8], range: Range<usize>) -> Result<Self, SszError> {
         let mut count = 0;
         let mut begin = 0;
         if !range.is_empty() {
             begin = offset(ssz, &range, 0)?;
             if begin == 0 || begin % OFFSET != 0 {
                 let why = format!("the first offset is {begin}, no multiple of {OFFSET}");
-                return Err(Error::because(range.start, why));
+                return Err(SszError::from_message(range.start, why));
             }
             if begin > range.len() {
-                return Err(past_the_end(range.start, begin, &range));
+                return Err(offset_error(range.start, begin, &range));
             }
             count = begin / OFFSET;
         }
@@ -241,7 +255,7 @@ impl<'s> Elements<'s> {
     }
 
     /// Returns one element without reading the others.
-    pub(super) fn element(&self, n: usize) -> Result<Option<Range<usize>>, Error> {
+    pub(super) fn element(&self, n: usize) -> Result<Option<Range<usize>>, SszError> {
         if n >= self.count {
             return Ok(None);
         }
@@ -256,7 +270,7 @@ impl<'s> Elements<'s> {
 }
 
 impl Iterator for Elements<'_> {
-    type Item = Result<Range<usize>, Error>;
+    type Item = Result<Range<usize>, SszError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.next == self.count {
@@ -290,10 +304,10 @@ impl<'s> Parts<'s> {
         container: &'s Container,
         ssz: &'s [u8],
         range: Range<usize>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, SszError> {
         if range.len() < container.fixed_size {
             let wanted = format!("{} or more", container.fixed_size);
-            return Err(wrong_length(range.start, range.len(), &wanted));
+            return Err(length_error(range.start, range.len(), &wanted));
         }
         let is_variable = |field: &&super::schema::Field| schema.get(field.ty).size.is_none();
         if let Some(first) = container.fields.iter().find(is_variable) {
@@ -301,7 +315,7 @@ impl<'s> Parts<'s> {
             if begin != container.fixed_size {
                 let why = format!("the first offset is {begin}, not {}", container.fixed_size);
                 let at = range.start + first.offset;
-                return Err(Error::because(at, why).in_field(&first.name));
+                return Err(SszError::from_message(at, why).in_field(&first.name));
             }
         }
         Ok(Self {
@@ -314,7 +328,7 @@ impl<'s> Parts<'s> {
 }
 
 impl Iterator for Parts<'_> {
-    type Item = Result<Range<usize>, Error>;
+    type Item = Result<Range<usize>, SszError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let field = self.fields.next()?;
@@ -343,21 +357,21 @@ fn part(
     begin: usize,
     end: usize,
     least: usize,
-) -> Result<Range<usize>, Error> {
+) -> Result<Range<usize>, SszError> {
     if begin < least {
-        return Err(Error::because(
+        return Err(SszError::from_message(
             at,
             format!("the offset {begin} points at offsets"),
         ));
     }
     if begin > range.len() {
-        return Err(past_the_end(at, begin, range));
+        return Err(offset_error(at, begin, range));
     }
     if end > range.len() {
-        return Err(past_the_end(at, end, range));
+        return Err(offset_error(at, end, range));
     }
     if begin > end {
-        return Err(Error::because(
+        return Err(SszError::from_message(
             at,
             format!("the offset {begin} is followed by {end}"),
         ));
@@ -366,30 +380,31 @@ fn part(
 }
 
 /// The offset that is stored at `at` in `range`.
-fn offset(ssz: &[u8], range: &Range<usize>, at: usize) -> Result<usize, Error> {
+fn offset(ssz: &[u8], range: &Range<usize>, at: usize) -> Result<usize, SszError> {
     let bytes = ssz[range.clone()]
         .get(at..)
         .and_then(|rest| rest.first_chunk());
     match bytes {
         Some(bytes) => Ok(u32::from_le_bytes(*bytes) as usize),
-        None => Err(Error::new(range.start + at, Problem::Ends)),
+        None => Err(SszError::new(range.start + at, SszErrorKind::Ends)),
     }
 }
 
-fn past_the_end(at: usize, offset: usize, range: &Range<usize>) -> Error {
+fn offset_error(at: usize, offset: usize, range: &Range<usize>) -> SszError {
     let why = format!("the offset {offset} points past the end, {}", range.len());
-    Error::because(at, why)
+    SszError::from_message(at, why)
 }
 
-fn wrong_length(at: usize, len: usize, wanted: &str) -> Error {
-    Error::because(at, format!("{len} bytes, not {wanted}"))
+fn length_error(at: usize, len: usize, wanted: &str) -> SszError {
+    SszError::from_message(at, format!("{len} bytes, not {wanted}"))
 }
 
-fn within(at: usize, count: usize, limit: Limit) -> Result<(), Error> {
+fn check_limit(at: usize, count: usize, limit: Limit) -> Result<(), SszError> {
     match limit {
-        Limit::AtMost(limit) if count as u64 > limit => {
-            Err(Error::because(at, format!("{count} are more than {limit}")))
-        }
+        Limit::AtMost(limit) if count as u64 > limit => Err(SszError::from_message(
+            at,
+            format!("{count} are more than {limit}"),
+        )),
         _ => Ok(()),
     }
 }

@@ -5,11 +5,11 @@ use std::fmt;
 /// The reason why a value can't be read, and its position. [`Display`](fmt::Display) writes
 /// `body.attestations[3].data.slot, byte 1234: a leading zero`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error {
+pub struct SszError {
     /// Path from the innermost value outwards.
     steps: Vec<Step>,
     at: u64,
-    problem: Problem,
+    problem: SszErrorKind,
 }
 
 /// One step of a path into a value.
@@ -24,7 +24,7 @@ pub enum Step {
 /// The kind of an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Problem {
+pub enum SszErrorKind {
     /// Any other error in one line, which begins with a noun or a verb in the third person.
     Because(String),
     /// The input ends within a value.
@@ -41,9 +41,9 @@ pub enum Problem {
     NoMemory(usize),
 }
 
-impl Error {
+impl SszError {
     /// Creates an error at byte `at` of the input.
-    pub(crate) fn new(at: impl TryInto<u64>, problem: Problem) -> Self {
+    pub(crate) fn new(at: impl TryInto<u64>, problem: SszErrorKind) -> Self {
         Self {
             steps: Vec::new(),
             at: at.try_into().unwrap_or(u64::MAX),
@@ -51,8 +51,8 @@ impl Error {
         }
     }
 
-    pub(crate) fn because(at: impl TryInto<u64>, why: impl Into<String>) -> Self {
-        Self::new(at, Problem::Because(why.into()))
+    pub(crate) fn from_message(at: impl TryInto<u64>, why: impl Into<String>) -> Self {
+        Self::new(at, SszErrorKind::Because(why.into()))
     }
 
     /// Adds a step to the path from outside.
@@ -75,7 +75,7 @@ impl Error {
     }
 
     /// The kind of the error.
-    pub fn problem(&self) -> &Problem {
+    pub fn problem(&self) -> &SszErrorKind {
         &self.problem
     }
 
@@ -96,7 +96,7 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for SszError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.steps.is_empty() {
             write!(f, "{}, ", self.path())?;
@@ -105,7 +105,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for SszErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Because(why) => f.write_str(why),
@@ -119,4 +119,4 @@ impl fmt::Display for Problem {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for SszError {}

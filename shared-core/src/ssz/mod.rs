@@ -23,10 +23,10 @@ pub mod to_json;
 pub mod to_ssz;
 
 pub use self::check::check;
-pub use self::error::{Error, Problem};
+pub use self::error::{SszError, SszErrorKind};
 pub use self::path::select;
 pub use self::rlp::blob_hashes;
 pub use self::root::hash_tree_root;
 pub use self::schema::{Fork, Preset, Schema, TypeId};
 pub use self::to_json::{to_json, ToJson};
-pub use self::to_ssz::{to_ssz, version, Flags, Form, Parts, ToSsz};
+pub use self::to_ssz::{to_ssz, version, EnvelopeFlags, InputForm, Parts, ToSsz};

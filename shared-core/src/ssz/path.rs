@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::check::{Elements, Parts};
-use super::error::Error;
+use super::error::SszError;
 use super::schema::{Kind, Schema, TypeId};
 
 /// Returns the type and the position of the part of `ssz` at a path. The value is not
@@ -17,7 +17,7 @@ pub fn select(
     ty: TypeId,
     ssz: &[u8],
     path: &str,
-) -> Result<(TypeId, Range<usize>), Error> {
+) -> Result<(TypeId, Range<usize>), SszError> {
     let mut here = (ty, 0..ssz.len());
     let mut rest = path;
     while !rest.is_empty() {
@@ -40,7 +40,7 @@ pub fn select(
 pub fn elements(
     ssz: &[u8],
     list: Range<usize>,
-) -> Result<impl Iterator<Item = Result<Range<usize>, Error>> + '_, Error> {
+) -> Result<impl Iterator<Item = Result<Range<usize>, SszError>> + '_, SszError> {
     Elements::new(ssz, list)
 }
 
@@ -50,20 +50,25 @@ fn step<'p>(
     (ty, range): (TypeId, Range<usize>),
     ssz: &[u8],
     path: &'p str,
-) -> Result<((TypeId, Range<usize>), &'p str), Error> {
+) -> Result<((TypeId, Range<usize>), &'p str), SszError> {
     let ty = schema.get(ty);
     let at = range.start;
     if let Some(rest) = path.strip_prefix('[') {
         let Some((index, rest)) = rest.split_once(']') else {
-            return Err(Error::because(at, format!("{path:?} has no \"]\"")));
+            return Err(SszError::from_message(at, format!("{path:?} has no \"]\"")));
         };
         let Ok(index) = index.parse::<usize>() else {
-            return Err(Error::because(at, format!("{index:?} is no index")));
+            return Err(SszError::from_message(at, format!("{index:?} is no index")));
         };
         let (of, most) = match ty.kind {
             Kind::List(of, _) | Kind::Optional(of) => (of, usize::MAX),
             Kind::Vector(of, len) => (of, len),
-            _ => return Err(Error::because(at, format!("{} has no elements", ty.name))),
+            _ => {
+                return Err(SszError::from_message(
+                    at,
+                    format!("{} has no elements", ty.name),
+                ))
+            }
         };
         let (count, element) = match schema.get(of).size {
             Some(size) => {
@@ -79,13 +84,19 @@ fn step<'p>(
         };
         return match element.filter(|_| index < most) {
             Some(element) => Ok(((of, element), rest)),
-            None => Err(Error::because(at, format!("no element {index} of {count}"))),
+            None => Err(SszError::from_message(
+                at,
+                format!("no element {index} of {count}"),
+            )),
         };
     }
     let path = path.strip_prefix('.').unwrap_or(path);
     let (name, rest) = path.split_at(path.find(['.', '[']).unwrap_or(path.len()));
     let Kind::Container(container) = &ty.kind else {
-        return Err(Error::because(at, format!("{} has no fields", ty.name)));
+        return Err(SszError::from_message(
+            at,
+            format!("{} has no fields", ty.name),
+        ));
     };
     let fields = container.fields.iter();
     let parts = Parts::new(schema, container, ssz, range)?;
@@ -94,7 +105,7 @@ fn step<'p>(
         .find(|(field, _)| *field.name == *name || *field.json_name == *name);
     match found {
         Some((field, part)) => Ok(((field.ty, part?), rest)),
-        None => Err(Error::because(
+        None => Err(SszError::from_message(
             at,
             format!("{} has no field {name:?}", ty.name),
         )),

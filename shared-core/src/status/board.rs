@@ -3,24 +3,24 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::times::{bucket_of, BUCKETS};
+use super::histogram::{bucket_of, BUCKETS};
 use crate::cache::process::Process;
-use crate::metrics::{names, Tally, Time, COUNTERS, GAUGES};
+use crate::metrics::{names, ExchangeTally, LatencyKind, COUNTERS, GAUGES};
 
 /// Number of parts. Each worker except the last has its own part; further workers share the last
 /// one.
 pub const PARTS: usize = 64;
 const SHARED: usize = PARTS - 1;
 
-const TIMES: usize = COUNTERS;
+const HISTOGRAMS: usize = COUNTERS;
 /// Length of a histogram: its buckets, and the sum.
-const TIME: usize = BUCKETS + 1;
-const AGES: usize = TIMES + Time::ALL.len() * TIME;
-const GAUGE: usize = AGES + TIME;
+const HISTOGRAM_LENGTH: usize = BUCKETS + 1;
+const AGES: usize = HISTOGRAMS + LatencyKind::ALL.len() * HISTOGRAM_LENGTH;
+const GAUGE: usize = AGES + HISTOGRAM_LENGTH;
 /// Positions of the gauges that are set for requests in flight: memory, reservations, running
 /// conversions and waiting requests.
 const MEMORY: usize = GAUGE;
-const HELD: usize = GAUGE + 1;
+const RESERVATIONS: usize = GAUGE + 1;
 const TRANSCODINGS: usize = GAUGE + 4;
 const WAITING: usize = GAUGE + GAUGES.len() - 1;
 /// Length of a part, so that each begins at a line of the processor's cache.
@@ -33,41 +33,41 @@ const HEAD: usize = 8;
 
 /// The metrics board of a host's process, or of several that share its memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Board(&'static [AtomicU64]);
+pub struct MetricsBoard(&'static [AtomicU64]);
 
 /// The sums over all parts.
 #[derive(Clone, Debug)]
-pub struct Sums {
+pub struct MetricsTotals {
     /// Start of counting, in seconds since 1970.
     pub since: u64,
     /// Counters in the order of [`names`].
     pub counters: Vec<u64>,
-    /// Histograms in the order of [`Time::ALL`].
-    pub times: [Times; Time::ALL.len()],
+    /// Histograms in the order of [`LatencyKind::ALL`].
+    pub times: [LatencyHistogram; LatencyKind::ALL.len()],
     /// Age of the entries of hits, in tenths of a second.
-    pub ages: Times,
+    pub ages: LatencyHistogram,
     /// Gauges in the order of [`GAUGES`].
     pub gauges: [u64; GAUGES.len()],
 }
 
 /// A histogram of durations, in microseconds unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
-pub struct Times {
+pub struct LatencyHistogram {
     /// Number of durations in each bucket.
     pub buckets: [u64; BUCKETS],
     /// Sum of all durations.
     pub sum: u64,
 }
 
-impl Board {
+impl MetricsBoard {
     /// Number of values in the memory of a board.
     pub const LENGTH: usize = HEAD + PARTS * PART;
 
     /// Initializes a board in memory of [`LENGTH`](Self::LENGTH) values, by the first process that
     /// maps it. Present counts are kept, unless another version has written them. `now` is in
     /// seconds since 1970. `None`: the memory has fewer values.
-    pub fn begin(numbers: &'static [AtomicU64], now: u64) -> Option<Self> {
-        let board = Self::of(numbers)?;
+    pub fn init(numbers: &'static [AtomicU64], now: u64) -> Option<Self> {
+        let board = Self::attach(numbers)?;
         let layout = layout();
         if board.0[LAYOUT].swap(layout, Ordering::Relaxed) != layout {
             for number in &board.0[HEAD..] {
@@ -79,12 +79,12 @@ impl Board {
     }
 
     /// Attaches to a board that is initialized.
-    pub fn of(numbers: &'static [AtomicU64]) -> Option<Self> {
+    pub fn attach(numbers: &'static [AtomicU64]) -> Option<Self> {
         Some(Self(numbers.get(..Self::LENGTH)?))
     }
 
     /// Adds the metrics of an exchange. No other running worker may have the number `worker`.
-    pub fn count(self, worker: usize, tally: &Tally) {
+    pub fn count(self, worker: usize, tally: &ExchangeTally) {
         match worker < SHARED {
             true => self.add(worker, tally, |number, by| {
                 // with one writer this takes a tenth of the time of an atomic addition
@@ -97,23 +97,23 @@ impl Board {
         }
     }
 
-    fn add(self, worker: usize, tally: &Tally, add: impl Fn(&AtomicU64, u64)) {
+    fn add(self, worker: usize, tally: &ExchangeTally, add: impl Fn(&AtomicU64, u64)) {
         let part = self.part(worker);
         for (counter, by) in tally.counts() {
             add(&part[counter], by);
         }
-        let of_time = |(time, took)| (TIMES + time as usize * TIME, took);
+        let of_time = |(time, took)| (HISTOGRAMS + time as usize * HISTOGRAM_LENGTH, took);
         let times = tally.time().map(of_time);
         let ages = tally.age().map(|age| (AGES, age));
         for (at, took) in times.into_iter().chain(ages) {
-            let times = &part[at..][..TIME];
+            let times = &part[at..][..HISTOGRAM_LENGTH];
             add(&times[bucket_of(took)], 1);
             add(&times[BUCKETS], took);
         }
     }
 
     /// Sets the gauges of a worker.
-    pub fn show(self, worker: usize, gauges: [u64; GAUGES.len()]) {
+    pub fn set_gauges(self, worker: usize, gauges: [u64; GAUGES.len()]) {
         let part = self.part(worker);
         for (place, now) in part[GAUGE..].iter().zip(gauges) {
             place.store(now, Ordering::Relaxed);
@@ -122,17 +122,17 @@ impl Board {
 
     /// Sets the gauges of a worker's requests in flight: their memory, and the number of coalesced
     /// ones that wait.
-    pub fn show_requests(self, worker: usize, process: &Process) {
+    pub fn set_request_gauges(self, worker: usize, process: &Process) {
         let part = self.part(worker);
         let show = |at: usize, now: usize| part[at].store(now as u64, Ordering::Relaxed);
         show(MEMORY, process.budget.used());
-        show(HELD, process.budget.holders());
+        show(RESERVATIONS, process.budget.holders());
         show(TRANSCODINGS, process.transcodings.used());
         show(WAITING, process.shared.flights.waiting());
     }
 
     /// Returns the sums over all parts.
-    pub fn sums(self) -> Sums {
+    pub fn totals(self) -> MetricsTotals {
         let mut all = [0; PART];
         for part in self.0[HEAD..].chunks_exact(PART) {
             for (sum, number) in all.iter_mut().zip(part) {
@@ -140,16 +140,17 @@ impl Board {
             }
         }
         let times = |at: usize| {
-            let of = &all[at..][..TIME];
-            Times {
+            let of = &all[at..][..HISTOGRAM_LENGTH];
+            LatencyHistogram {
                 buckets: std::array::from_fn(|bucket| of[bucket]),
                 sum: of[BUCKETS],
             }
         };
-        Sums {
+        MetricsTotals {
             since: self.0[SINCE].load(Ordering::Relaxed),
             counters: all[..COUNTERS].to_vec(),
-            times: Time::ALL.map(|time| times(TIMES + time as usize * TIME)),
+            times: LatencyKind::ALL
+                .map(|time| times(HISTOGRAMS + time as usize * HISTOGRAM_LENGTH)),
             ages: times(AGES),
             gauges: std::array::from_fn(|gauge| all[GAUGE + gauge]),
         }

@@ -1,17 +1,17 @@
 //! Reports for operators: all metrics as a page, as JSON and as OpenMetrics.
 //!
-//! | file | content |
-//! |---|---|
-//! | `board` | counters of several workers in shared memory |
-//! | `times` | histograms of durations |
-//! | `report` | the report as JSON |
-//! | `openmetrics` | the report as OpenMetrics, for Prometheus |
-//! | `page.html` | the status page, which polls the JSON |
+//! | file          | content                                      |
+//! |---------------|----------------------------------------------|
+//! | `board`       | counters of several workers in shared memory |
+//! | `histogram`   | histograms of durations                      |
+//! | `report`      | the report as JSON                           |
+//! | `openmetrics` | the report as OpenMetrics, for Prometheus    |
+//! | `page.html`   | the status page, which polls the JSON        |
 
 pub mod board;
+pub mod histogram;
 mod openmetrics;
 pub mod report;
-pub mod times;
 
 use serde_json::Value;
 
@@ -41,7 +41,7 @@ impl Format {
     ///
     /// # Errors
     /// The error in the query.
-    pub fn of(query: &[u8]) -> Result<Self, String> {
+    pub fn from_query(query: &[u8]) -> Result<Self, String> {
         let mut format = Self::Page;
         for (name, value) in form_urlencoded::parse(query) {
             format = match (&*name, &*value) {

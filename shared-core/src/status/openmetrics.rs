@@ -9,10 +9,10 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use serde_json::Value;
 
-use super::board::Times;
+use super::board::LatencyHistogram;
+use super::histogram::bound;
 use super::report::{encoder, split, Report, SOFTWARE};
-use super::times::bound;
-use crate::metrics::{names, Time, GAUGES};
+use crate::metrics::{names, LatencyKind, GAUGES};
 
 /// Families of counters: name, metric, help and label.
 const FAMILIES: [(&str, &str, &str, &str); 9] = [
@@ -176,28 +176,28 @@ impl Collector for Owner {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let up = "The owner of the store answers";
         gauge(&mut encoder, "owner_up", up, 1.0)?;
-        owners(&mut encoder, &self.0)
+        write_owner_metrics(&mut encoder, &self.0)
     }
 }
 
 impl Collector for Report {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let to = &mut encoder;
-        self.about(to)?;
+        self.write_build_info(to)?;
         let names: Vec<_> = names().map(Option::unwrap_or_default).collect();
         let counts = || names.iter().map(String::as_str).zip(&self.sums.counters);
         for (name, metric, help, unit) in TOTALS {
             let count = counts().find_map(|(known, count)| (known == name).then_some(*count));
             let mut metric =
                 to.encode_descriptor(metric, help, unit.as_ref(), MetricType::Counter)?;
-            count_of(&mut metric, count.unwrap_or(0))?;
+            write_count(&mut metric, count.unwrap_or(0))?;
         }
         for (family, metric, help, label) in FAMILIES {
             let mut metric = to.encode_descriptor(metric, help, None, MetricType::Counter)?;
             for (name, count) in counts().filter(|(_, count)| **count > 0) {
                 if let (known, Some(which)) = split(name) {
                     if known == family {
-                        count_of(&mut metric.encode_family(&[(label, which)])?, *count)?;
+                        write_count(&mut metric.encode_family(&[(label, which)])?, *count)?;
                     }
                 }
             }
@@ -220,14 +220,14 @@ impl Collector for Report {
             gauge(to, &name, help, now as f64)?;
         }
         match &self.owner {
-            Some(owner) => owners(to, owner),
+            Some(owner) => write_owner_metrics(to, owner),
             None => Ok(()),
         }
     }
 }
 
 impl Report {
-    fn about(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+    fn write_build_info(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let version = SOFTWARE.trim_start_matches("sszip/");
         let host = escaped(&self.host);
         let labels = [
@@ -251,7 +251,7 @@ impl Report {
         let unit = Some(&Unit::Seconds);
         let mut metric =
             to.encode_descriptor("request_duration", help, unit, MetricType::Histogram)?;
-        for (time, times) in Time::ALL.iter().zip(&self.sums.times) {
+        for (time, times) in LatencyKind::ALL.iter().zip(&self.sums.times) {
             let label = [("cache", time.name())];
             histogram(&mut metric.encode_family(&label)?, times, 1e6)?;
         }
@@ -262,7 +262,11 @@ impl Report {
 }
 
 /// Writes a histogram, whose values count `of_a_second` units per second.
-fn histogram(metric: &mut MetricEncoder<'_>, times: &Times, of_a_second: f64) -> Result<(), Error> {
+fn histogram(
+    metric: &mut MetricEncoder<'_>,
+    times: &LatencyHistogram,
+    of_a_second: f64,
+) -> Result<(), Error> {
     let seconds = |bucket| bound(bucket).map_or(f64::MAX, |it| it as f64 / of_a_second);
     let buckets = times.buckets.iter().enumerate();
     let buckets: Vec<_> = buckets.map(|(at, count)| (seconds(at), *count)).collect();
@@ -271,7 +275,7 @@ fn histogram(metric: &mut MetricEncoder<'_>, times: &Times, of_a_second: f64) ->
     metric.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
 }
 
-fn count_of(metric: &mut MetricEncoder<'_>, count: u64) -> Result<(), Error> {
+fn write_count(metric: &mut MetricEncoder<'_>, count: u64) -> Result<(), Error> {
     metric.encode_counter::<NoLabelSet, _, u64>(&count, None)
 }
 
@@ -281,7 +285,7 @@ fn gauge(to: &mut DescriptorEncoder<'_>, name: &str, help: &str, now: f64) -> Re
 }
 
 /// Writes the report of an owner (docs/owner-protocol.md).
-fn owners(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<(), Error> {
+fn write_owner_metrics(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<(), Error> {
     const GAUGES: [(&str, &str, &str); 11] = [
         (
             "/suspended",
@@ -373,7 +377,7 @@ fn owners(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<(), Error> {
     for (pointer, name, help) in COUNTERS {
         if let Some(count) = owner.pointer(pointer).and_then(Value::as_u64) {
             let mut metric = to.encode_descriptor(name, help, None, MetricType::Counter)?;
-            count_of(&mut metric, count)?;
+            write_count(&mut metric, count)?;
         }
     }
     let off = owner
@@ -414,7 +418,7 @@ fn owners(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<(), Error> {
     let mut metric = to.encode_descriptor("chain_reorgs", help, None, MetricType::Counter)?;
     for chain in chains {
         if let (Some(name), Some(reorgs)) = (chain["name"].as_str(), chain["reorgs"].as_u64()) {
-            count_of(
+            write_count(
                 &mut metric.encode_family(&[("chain", escaped(name))])?,
                 reorgs,
             )?;

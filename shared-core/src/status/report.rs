@@ -2,9 +2,9 @@
 
 use serde_json::{json, Map, Value};
 
-use super::board::{Sums, Times};
-use super::times::quantile;
-use crate::metrics::{names, Time, GAUGES, OTHER};
+use super::board::{LatencyHistogram, MetricsTotals};
+use super::histogram::quantile;
+use crate::metrics::{names, LatencyKind, GAUGES, OTHER};
 
 /// All values of a report.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub struct Report {
     /// Present time in seconds since 1970.
     pub now: u64,
     /// Metrics of all workers.
-    pub sums: Sums,
+    pub sums: MetricsTotals,
     /// The report of the store's owner, or `None` if there is no owner or it does not respond.
     pub owner: Option<Value>,
     /// Whether there is an owner.
@@ -59,7 +59,7 @@ pub(super) fn split(name: &str) -> (&str, Option<&str>) {
 
 /// Metrics of one method.
 #[derive(Clone, Copy, Debug, Default)]
-struct Method {
+struct MethodReport {
     calls: u64,
     hits: u64,
     /// Number of single calls that the node has answered.
@@ -74,7 +74,7 @@ impl Report {
         let names: Vec<_> = names().collect();
         let named = names.iter().zip(&self.sums.counters);
         let (mut families, mut totals) = (Map::new(), Map::new());
-        let mut methods: Vec<(&str, Method)> = Vec::new();
+        let mut methods: Vec<(&str, MethodReport)> = Vec::new();
         for (name, count) in named {
             let Some(name) = name.as_deref() else {
                 continue;
@@ -82,7 +82,7 @@ impl Report {
             let of_method = |methods: &mut Vec<_>, method| {
                 let known = methods.iter().position(|(known, _)| *known == method);
                 known.unwrap_or_else(|| {
-                    methods.push((method, Method::default()));
+                    methods.push((method, MethodReport::default()));
                     methods.len() - 1
                 })
             };
@@ -125,10 +125,10 @@ impl Report {
         let gauges: Map<_, _> = gauges
             .map(|(name, now)| ((*name).into(), now.into()))
             .collect();
-        let times: Map<_, _> = Time::ALL
+        let times: Map<_, _> = LatencyKind::ALL
             .iter()
             .zip(&self.sums.times)
-            .map(|(time, times)| (time.name().into(), of_times(times)))
+            .map(|(time, times)| (time.name().into(), histogram_json(times)))
             .collect();
         let report = json!({
             "software": SOFTWARE,
@@ -157,7 +157,7 @@ impl Report {
                 "hits": total("cache.hit_bytes"),
             },
             "microseconds": times,
-            "hit_age_seconds": of_ages(&self.sums.ages),
+            "hit_age_seconds": ages_json(&self.sums.ages),
             "evicted": total("cache_memory.evicted"),
             "invalid_entries": total("owner.invalid_entries"),
             "verified": families.remove("verified").unwrap_or_else(|| json!({})),
@@ -184,14 +184,14 @@ impl Report {
     }
 }
 
-fn of_times(times: &Times) -> Value {
+fn histogram_json(times: &LatencyHistogram) -> Value {
     let count: u64 = times.buckets.iter().sum();
     let half = quantile(&times.buckets, 0.5);
     let most = quantile(&times.buckets, 0.99);
     json!({ "count": count, "sum": times.sum, "p50": half, "p99": most })
 }
 
-fn of_ages(ages: &Times) -> Value {
+fn ages_json(ages: &LatencyHistogram) -> Value {
     let seconds = |tenths: u64| tenths as f64 / 10.0;
     let part = |part: f64| quantile(&ages.buckets, part).map(seconds);
     let count: u64 = ages.buckets.iter().sum();
@@ -204,7 +204,7 @@ fn ratio(part: u64, all: u64) -> Option<f64> {
 
 /// Estimated node time of the hits: the mean of the method's other calls, or, if there are none, of
 /// all misses.
-fn seconds_saved(methods: &[(&str, Method)], miss: &Times, saved: u64) -> f64 {
+fn seconds_saved(methods: &[(&str, MethodReport)], miss: &LatencyHistogram, saved: u64) -> f64 {
     let mean = |sum: u64, count: u64| match count {
         0 => 0.0,
         count => sum as f64 / count as f64,

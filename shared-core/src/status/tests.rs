@@ -2,26 +2,26 @@
 
 use serde_json::{json, Value};
 
-use super::board::Board;
+use super::board::MetricsBoard;
 use super::report::Report;
 use super::Format;
 use crate::cache::process::upstream_errors::UpstreamError;
 use crate::cache::process::{Process, Shared};
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
-use crate::metrics::{Answered, CallOfBatch, Tally, GAUGES};
+use crate::metrics::{BatchCallMetrics, ExchangeMetrics, ExchangeTally, GAUGES};
 use crate::mode::Mode;
 
-fn board() -> Board {
-    let numbers = (0..Board::LENGTH)
+fn board() -> MetricsBoard {
+    let numbers = (0..MetricsBoard::LENGTH)
         .map(|_| Default::default())
         .collect::<Vec<_>>();
-    Board::begin(Vec::leak(numbers), 5).unwrap()
+    MetricsBoard::init(Vec::leak(numbers), 5).unwrap()
 }
 
-fn answered_exchange(method: &[u8], status: CacheStatus) -> Answered<'_> {
+fn answered_exchange(method: &[u8], status: CacheStatus) -> ExchangeMetrics<'_> {
     let is_forwarded = status == CacheStatus::Miss;
-    Answered {
+    ExchangeMetrics {
         mode: if is_forwarded {
             Mode::Oneshot
         } else {
@@ -45,46 +45,47 @@ fn answered_exchange(method: &[u8], status: CacheStatus) -> Answered<'_> {
     }
 }
 
-fn report(board: Board, owner: Option<Value>) -> Report {
+fn report(board: MetricsBoard, owner: Option<Value>) -> Report {
     Report {
         host: "test/1".into(),
         now: 10,
-        sums: board.sums(),
+        sums: board.totals(),
         has_owner: owner.is_some(),
         owner,
     }
 }
 
-fn board_with_counts() -> Board {
+fn board_with_counts() -> MetricsBoard {
     let board = board();
     for worker in 0..100 {
         board.count(
             worker,
-            &Tally::of(&answered_exchange(b"eth_call", CacheStatus::Miss)),
+            &ExchangeTally::from_exchange(&answered_exchange(b"eth_call", CacheStatus::Miss)),
         );
         for _ in 0..3 {
             board.count(
                 worker,
-                &Tally::of(&answered_exchange(b"eth_call", CacheStatus::Hit)),
+                &ExchangeTally::from_exchange(&answered_exchange(b"eth_call", CacheStatus::Hit)),
             );
         }
-        let mut tally = Tally::of(&answered_exchange(b"\"><b>\n", CacheStatus::Miss));
+        let mut tally =
+            ExchangeTally::from_exchange(&answered_exchange(b"\"><b>\n", CacheStatus::Miss));
         tally.add_evicted(2);
         board.count(worker, &tally);
         let each = [
-            CallOfBatch::new(b"eth_chainId", true),
-            CallOfBatch::new(b"eth_call", false),
+            BatchCallMetrics::new(b"eth_chainId", true),
+            BatchCallMetrics::new(b"eth_call", false),
         ];
         board.count(
             worker,
-            &Tally::of(&Answered {
+            &ExchangeTally::from_exchange(&ExchangeMetrics {
                 calls: Some(2),
                 hits: 1,
                 each: &each,
                 ..answered_exchange(b"", CacheStatus::Miss)
             }),
         );
-        board.show(worker, [1; 8]);
+        board.set_gauges(worker, [1; 8]);
     }
     board
 }
@@ -128,8 +129,8 @@ fn request_gauges_are_set_under_their_names() {
     let _held = process.budget.reserve(700, 1_000).unwrap();
     let _also_held = process.budget.reserve(7, 1_000).unwrap();
     let _transcoded = process.transcodings.reserve(3, 8).unwrap();
-    board.show_requests(1, &process);
-    let shown = GAUGES.iter().zip(board.sums().gauges);
+    board.set_request_gauges(1, &process);
+    let shown = GAUGES.iter().zip(board.totals().gauges);
     let shown: Vec<_> = shown.filter(|(_, now)| *now > 0).collect();
     let expected = [
         (&"memory.bytes", 707),
@@ -143,14 +144,14 @@ fn request_gauges_are_set_under_their_names() {
 #[test]
 fn counts_are_kept_unless_another_version_wrote_them() {
     let board = board_with_counts();
-    let before = board.sums();
-    let again = Board::begin(board.numbers(), 7).unwrap();
-    assert_eq!(again.sums().counters, before.counters);
+    let before = board.totals();
+    let again = MetricsBoard::init(board.numbers(), 7).unwrap();
+    assert_eq!(again.totals().counters, before.counters);
     // written by another version
     board.numbers()[0].store(1, std::sync::atomic::Ordering::Relaxed);
-    let reset = Board::begin(board.numbers(), 7).unwrap();
-    assert!(reset.sums().counters.iter().all(|count| *count == 0));
-    assert_eq!((before.since, reset.sums().since), (5, 7));
+    let reset = MetricsBoard::init(board.numbers(), 7).unwrap();
+    assert!(reset.totals().counters.iter().all(|count| *count == 0));
+    assert_eq!((before.since, reset.totals().since), (5, 7));
 }
 
 #[test]
@@ -195,12 +196,15 @@ fn openmetrics_contains_counters_with_bounded_labels() {
 
 #[test]
 fn format_is_read_from_the_query() {
-    assert_eq!(Format::of(b""), Ok(Format::Page));
-    assert_eq!(Format::of(b"format=json"), Ok(Format::Json));
-    assert_eq!(Format::of(b"format=prometheus"), Ok(Format::OpenMetrics));
-    let error = Format::of(b"format=xml").unwrap_err();
+    assert_eq!(Format::from_query(b""), Ok(Format::Page));
+    assert_eq!(Format::from_query(b"format=json"), Ok(Format::Json));
+    assert_eq!(
+        Format::from_query(b"format=prometheus"),
+        Ok(Format::OpenMetrics)
+    );
+    let error = Format::from_query(b"format=xml").unwrap_err();
     assert_eq!(error, "format must be html, json or prometheus");
-    assert!(Format::of(b"a=b").unwrap_err().contains("\"a\""));
+    assert!(Format::from_query(b"a=b").unwrap_err().contains("\"a\""));
     let page = Format::Page.write(|| unreachable!("the page asks for it itself"));
     assert!(page.contains("format=json") && !page.contains("http"));
 }
@@ -213,23 +217,23 @@ fn upstream_failures_are_counted_by_kind_and_not_as_responses() {
     shared
         .upstream_errors
         .record(UpstreamError::RpcMethodNotFound);
-    let failed = Answered {
+    let failed = ExchangeMetrics {
         node_status: None,
         is_cut: false,
         ..answered_exchange(b"eth_call", CacheStatus::Miss)
     };
-    let mut tally = Tally::of(&failed);
+    let mut tally = ExchangeTally::from_exchange(&failed);
     tally.add_process(&shared);
     board.count(0, &tally);
     for (status, is_cut) in [(503, false), (200, true)] {
-        let answered = Answered {
+        let answered = ExchangeMetrics {
             node_status: Some(status),
             is_cut,
             ..answered_exchange(b"eth_call", CacheStatus::Miss)
         };
-        board.count(1, &Tally::of(&answered));
+        board.count(1, &ExchangeTally::from_exchange(&answered));
     }
-    assert!(Tally::of_process(&shared).is_none());
+    assert!(ExchangeTally::from_process(&shared).is_none());
     let written: Value = serde_json::from_str(&report(board, None).json()).unwrap();
     assert_eq!(
         (&written["requests"], &written["node"]["requests"]),

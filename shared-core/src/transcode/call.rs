@@ -1,23 +1,23 @@
 //! JSON-RPC methods whose results are available as SSZ, and their types. No specification covers
 //! SSZ for JSON-RPC results: the format is this project's own (docs/transcoding.md).
 
-use super::route::Gives;
+use super::ssz_routes::ResponseType;
 use crate::beacon;
-use crate::negotiate::accept::{Accept, Wish};
+use crate::negotiate::accept::{Accept, FormatPreference};
 use crate::negotiate::{cache_control, media_type};
 
 /// Version of the types that have not changed since they were introduced.
 const V1: u8 = 1;
 
-const BYTES: Gives = Gives::Result("ByteString", V1);
-const LIST: Gives = Gives::Result("ByteStrings", V1);
-const WITNESS: Gives = Gives::Result("ExecutionWitness", V1);
-const NEW_PAYLOAD: Gives = Gives::Result("NewPayloadWithWitness", V1);
-const FORKCHOICE: Gives = Gives::Result("ForkchoiceUpdatedWithWitness", V1);
+const BYTES: ResponseType = ResponseType::Result("ByteString", V1);
+const LIST: ResponseType = ResponseType::Result("ByteStrings", V1);
+const WITNESS: ResponseType = ResponseType::Result("ExecutionWitness", V1);
+const NEW_PAYLOAD: ResponseType = ResponseType::Result("NewPayloadWithWitness", V1);
+const FORKCHOICE: ResponseType = ResponseType::Result("ForkchoiceUpdatedWithWitness", V1);
 
 /// Methods with SSZ results and their types, sorted by name.
 #[rustfmt::skip]
-static METHODS: &[(&str, Gives)] = &[
+static METHODS: &[(&str, ResponseType)] = &[
     ("debug_executionWitness", WITNESS),
     ("debug_executionWitnessByBlockHash", WITNESS),
     ("debug_getRawBlock", BYTES),
@@ -43,18 +43,18 @@ static METHODS: &[(&str, Gives)] = &[
 ];
 
 /// Returns the type of a method's result, or `None` if the result is not available as SSZ.
-pub fn gives(method: &[u8]) -> Option<&'static Gives> {
+pub fn result_type(method: &[u8]) -> Option<&'static ResponseType> {
     let found = METHODS.binary_search_by(|(name, _)| name.as_bytes().cmp(method));
     found.ok().map(|at| &METHODS[at].1)
 }
 
 /// Returns the client's format preference for a request that may be a JSON-RPC call, which only its
 /// body shows. `None` if the request is no call, or if its response must not be transformed.
-pub fn wish<'a>(
+pub fn format_preference<'a>(
     method: &[u8],
     target: &[u8],
     fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-) -> Option<Wish> {
+) -> Option<FormatPreference> {
     if method != b"POST" || beacon::is_route(target) {
         return None;
     }
@@ -70,20 +70,20 @@ pub fn wish<'a>(
             return None;
         }
     }
-    is_json.then(|| accept.wish())
+    is_json.then(|| accept.format_preference())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{gives, wish, METHODS};
-    use crate::negotiate::accept::Wish;
-    use crate::transcode::route::Gives;
+    use super::{format_preference, result_type, METHODS};
+    use crate::negotiate::accept::FormatPreference;
+    use crate::transcode::ssz_routes::ResponseType;
 
     #[test]
     fn methods_are_sorted_and_found_by_name() {
         assert!(METHODS.is_sorted_by(|a, b| a.0 < b.0));
         for (name, given) in METHODS {
-            assert_eq!(gives(name.as_bytes()), Some(given), "{name}");
+            assert_eq!(result_type(name.as_bytes()), Some(given), "{name}");
         }
         for name in [
             "",
@@ -92,7 +92,7 @@ mod tests {
             "eth_getCodes",
             "eth_chainId",
         ] {
-            assert_eq!(gives(name.as_bytes()), None, "{name}");
+            assert_eq!(result_type(name.as_bytes()), None, "{name}");
         }
     }
 
@@ -100,10 +100,10 @@ mod tests {
     #[test]
     fn result_types_exist_in_every_fork() {
         for (method, given) in METHODS {
-            let Gives::Result(name, _) = given else {
+            let ResponseType::Result(name, _) = given else {
                 panic!("{method}: {given:?}");
             };
-            assert!(crate::ssz::Schema::is_of_every_fork(name), "{method}");
+            assert!(crate::ssz::Schema::is_fork_independent(name), "{method}");
         }
     }
 
@@ -112,14 +112,17 @@ mod tests {
         let json: (&[u8], &[u8]) = (b"content-type", b"application/json; charset=utf-8");
         let octets: (&[u8], &[u8]) = (b"ACCEPT", b"application/octet-stream");
         let of = |method: &str, target: &str, fields: &[(&'static [u8], &'static [u8])]| {
-            wish(method.as_bytes(), target.as_bytes(), fields.iter().copied())
+            format_preference(method.as_bytes(), target.as_bytes(), fields.iter().copied())
         };
-        assert_eq!(of("POST", "/", &[json, octets]), Some(Wish::SszOnly));
-        assert_eq!(of("POST", "/key?x", &[json]), Some(Wish::Json));
+        assert_eq!(
+            of("POST", "/", &[json, octets]),
+            Some(FormatPreference::SszOnly)
+        );
+        assert_eq!(of("POST", "/key?x", &[json]), Some(FormatPreference::Json));
         assert_eq!(of("GET", "/", &[json, octets]), None);
         assert_eq!(of("POST", "/eth/v2/beacon/blocks", &[json, octets]), None);
         let below = of("POST", "/eth/v1/a-key", &[json, octets]);
-        assert_eq!(below, Some(Wish::SszOnly));
+        assert_eq!(below, Some(FormatPreference::SszOnly));
         assert_eq!(of("POST", "/", &[octets]), None);
         for field in [
             (&b"Cache-Control"[..], &b"no-transform"[..]),

@@ -1,41 +1,41 @@
 //! Transcoding between formats: JSON of the Beacon API and of JSON-RPC to SSZ, and SSZ to JSON.
 //!
-//! | module    | concern                                                      |
-//! |-----------|--------------------------------------------------------------|
-//! | [`chain`] | preset and fork schedule of a node's chain                   |
-//! | [`engine`] | payloads and their witnesses over REST or JSON-RPC          |
-//! | [`call`]  | JSON-RPC methods with SSZ results, and their types           |
-//! | [`route`] | routes of the Beacon API with SSZ responses, and their types |
-//! | [`submitted`] | request bodies in SSZ, and their conversion to JSON      |
-//! | [`root`]  | verification of values that are requested by their root      |
-//! | [`stage`] | conversion of one body while it arrives                      |
-//! | [`updates`] | light client updates, which are not one SSZ value          |
-//! | [`why`]   | reasons why a response is not available in a format          |
+//! | module         | concern                                                      |
+//! |----------------|--------------------------------------------------------------|
+//! | [`chain_spec`] | preset and fork schedule of a node's chain                   |
+//! | [`engine`]     | payloads and their witnesses over REST or JSON-RPC           |
+//! | [`call`]       | JSON-RPC methods with SSZ results, and their types           |
+//! | [`ssz_routes`] | routes of the Beacon API with SSZ responses, and their types |
+//! | [`submission`] | request bodies in SSZ, and their conversion to JSON          |
+//! | [`root`]       | verification of values that are requested by their root      |
+//! | [`transcoder`] | conversion of one body while it arrives                      |
+//! | [`updates`]    | light client updates, which are not one SSZ value            |
+//! | [`error`]      | reasons why a response is not available in a format          |
 //!
 //! Nothing here depends on exchanges or caches: they decide what to do with a converted body.
 
 pub mod call;
-pub mod chain;
+pub mod chain_spec;
 pub mod engine;
+pub mod error;
 pub mod root;
-pub mod route;
-pub mod stage;
-pub mod submitted;
+pub mod ssz_routes;
+pub mod submission;
+pub mod transcoder;
 mod updates;
-pub mod why;
 
 #[cfg(test)]
 mod operations;
 
-use self::route::Gives;
+use self::ssz_routes::ResponseType;
 use crate::beacon;
-use crate::negotiate::accept::{Accept, Wish};
+use crate::negotiate::accept::{Accept, FormatPreference};
 use crate::negotiate::{cache_control, media_type};
 use crate::ssz::{Fork, Preset, Schema};
 
-pub use self::stage::{Made, MayTake, Transcoder};
-pub use self::submitted::Submitted;
-pub use self::why::Why;
+pub use self::error::TranscodeError;
+pub use self::submission::Submission;
+pub use self::transcoder::{ReserveBytes, Transcoded, Transcoder};
 
 /// Media type of SSZ.
 pub const OCTETS: &[u8] = b"application/octet-stream";
@@ -60,7 +60,7 @@ pub enum Format {
 
 impl Format {
     /// Returns the format of a `Content-Type`, or `None` if it is neither.
-    pub fn of(content_type: &[u8]) -> Option<Self> {
+    pub fn from_content_type(content_type: &[u8]) -> Option<Self> {
         match () {
             () if media_type::names_json(content_type) => Some(Format::Json),
             () if media_type::is_octets(content_type) => Some(Format::Ssz),
@@ -79,14 +79,14 @@ impl Format {
 
 /// A request to a route with SSZ responses, or a call with an SSZ result.
 #[derive(Clone, Copy, Debug)]
-pub struct Negotiated {
+pub struct TranscodeRequest {
     /// The response type of the route or call.
-    pub gives: &'static Gives,
+    pub gives: &'static ResponseType,
     /// The client's format preference.
-    pub wish: Wish,
+    pub wish: FormatPreference,
 }
 
-impl Negotiated {
+impl TranscodeRequest {
     /// Reads the head of a request. Returns `None` if the route has no SSZ responses, or if the
     /// response must not be transformed.
     pub fn read<'a>(
@@ -94,7 +94,7 @@ impl Negotiated {
         target: &[u8],
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Option<Self> {
-        let gives = route::gives(method, target)?;
+        let gives = ssz_routes::response_type(method, target)?;
         let mut accept = Accept::default();
         for (name, value) in fields {
             if name.eq_ignore_ascii_case(b"accept") {
@@ -105,20 +105,20 @@ impl Negotiated {
                 return None;
             }
         }
-        let wish = accept.wish();
+        let wish = accept.format_preference();
         Some(Self { gives, wish })
     }
 
     /// Returns the request if it is a GET or HEAD of the Beacon API to a route without an SSZ type,
     /// from a client that accepts one format only: the client must never receive the other one.
     /// `None` otherwise.
-    pub fn of_untyped<'a>(
+    pub fn for_untyped_route<'a>(
         method: &[u8],
         target: &[u8],
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Option<Self> {
         let is_read = matches!(method, b"GET" | b"HEAD") && beacon::is_route(target);
-        if !is_read || route::gives(method, target).is_some() {
+        if !is_read || ssz_routes::response_type(method, target).is_some() {
             return None;
         }
         let mut accept = Accept::default();
@@ -127,45 +127,50 @@ impl Negotiated {
                 accept.read_line(value);
             }
         }
-        let (gives, wish) = (&route::UNTYPED, accept.wish());
-        let takes_one = matches!(wish, Wish::SszOnly | Wish::JsonOnly);
+        let (gives, wish) = (&ssz_routes::UNTYPED, accept.format_preference());
+        let takes_one = matches!(wish, FormatPreference::SszOnly | FormatPreference::JsonOnly);
         takes_one.then_some(Self { gives, wish })
     }
 
     /// The format that the client is to receive, or `None` for the format that the node sends.
     pub fn format(self) -> Option<Format> {
         match self.wish {
-            Wish::Ssz | Wish::SszOnly => Some(Format::Ssz),
-            Wish::Json | Wish::JsonOnly => Some(Format::Json),
-            Wish::Other => None,
+            FormatPreference::Ssz | FormatPreference::SszOnly => Some(Format::Ssz),
+            FormatPreference::Json | FormatPreference::JsonOnly => Some(Format::Json),
+            FormatPreference::Other => None,
         }
     }
 
     /// Whether the client accepts the other format too. The client of a JSON-RPC call always does,
     /// because errors are JSON only.
-    pub fn takes_other(self) -> bool {
+    pub fn accepts_other_format(self) -> bool {
         // a response of REST is none of JSON-RPC in either format
-        !self.is_reply() && self.is_for_either()
+        !self.is_reply() && self.accepts_either_format()
     }
 
-    fn is_for_either(self) -> bool {
-        self.gives.is_result() || matches!(self.wish, Wish::Ssz | Wish::Json)
+    fn accepts_either_format(self) -> bool {
+        self.gives.is_result()
+            || matches!(self.wish, FormatPreference::Ssz | FormatPreference::Json)
     }
 
     /// Whether the client accepts SSZ only.
-    pub fn takes_ssz_only(self) -> bool {
-        !self.takes_other() && self.wish == Wish::SszOnly
+    pub fn accepts_ssz_only(self) -> bool {
+        !self.accepts_other_format() && self.wish == FormatPreference::SszOnly
     }
 
     /// Whether the client of a route of the Beacon API accepts one format only.
-    pub fn takes_one_only(self) -> bool {
+    pub fn accepts_one_format_only(self) -> bool {
         let is_route = !self.is_call() && !self.is_bridged() && !self.is_reply();
-        is_route && matches!(self.wish, Wish::SszOnly | Wish::JsonOnly)
+        is_route
+            && matches!(
+                self.wish,
+                FormatPreference::SszOnly | FormatPreference::JsonOnly
+            )
     }
 
     /// Whether one format can be converted to the other.
     pub fn is_typed(self) -> bool {
-        *self.gives != Gives::Untyped
+        *self.gives != ResponseType::Untyped
     }
 
     /// Whether the response's SSZ names its forks by digests.
@@ -180,26 +185,26 @@ impl Negotiated {
 
     /// Whether the client uses REST and the node JSON-RPC.
     pub fn is_bridged(self) -> bool {
-        matches!(self.gives, Gives::Status(..))
+        matches!(self.gives, ResponseType::Status(..))
     }
 
     /// Whether the client uses JSON-RPC and the node REST.
     pub fn is_reply(self) -> bool {
-        matches!(self.gives, Gives::Reply(..))
+        matches!(self.gives, ResponseType::Reply(..))
     }
 
     /// Type of an SSZ response for the header [`TYPE`], where the route does not determine it.
-    pub fn label(self) -> Option<String> {
+    pub fn ssz_type_header(self) -> Option<String> {
         self.gives.label()
     }
 
     /// Returns the format to which a response with the given `Content-Type` is converted, or `None`
     /// if it is sent unchanged. For clients that accept one format only, a response without a media
     /// type or with another one is converted too.
-    pub fn makes(self, content_type: Option<&[u8]>) -> Option<Format> {
+    pub fn target_format(self, content_type: Option<&[u8]>) -> Option<Format> {
         let content_type = content_type.unwrap_or_default();
         if self.is_reply() {
-            let wants_ssz = matches!(self.wish, Wish::Ssz | Wish::SszOnly);
+            let wants_ssz = matches!(self.wish, FormatPreference::Ssz | FormatPreference::SszOnly);
             let format = if wants_ssz { Format::Ssz } else { Format::Json };
             return match () {
                 () if media_type::is_octets(content_type) => Some(format),
@@ -208,9 +213,9 @@ impl Negotiated {
             };
         }
         let wanted = self.format()?;
-        let is_other = match (wanted, Format::of(content_type)) {
+        let is_other = match (wanted, Format::from_content_type(content_type)) {
             (wanted, Some(came)) => wanted != came,
-            (_, None) if !self.takes_one_only() => false,
+            (_, None) if !self.accepts_one_format_only() => false,
             (wanted, None) if content_type.is_empty() => self.is_typed() || wanted == Format::Ssz,
             // no client reads an event stream as SSZ
             (Format::Ssz, None) => !media_type::is_event_stream(content_type),
@@ -226,11 +231,13 @@ impl Negotiated {
             // nodes have no other format for it
             _ if self.is_reply() => Some(OCTETS),
             _ if self.gives.is_result() || self.is_bridged() => Some(JSON),
-            Wish::Ssz | Wish::SszOnly => {
+            FormatPreference::Ssz | FormatPreference::SszOnly => {
                 Some(b"application/octet-stream;q=1.0,application/json;q=0.9")
             }
-            Wish::JsonOnly => Some(b"application/json;q=1.0,application/octet-stream;q=0.9"),
-            Wish::Json | Wish::Other => None,
+            FormatPreference::JsonOnly => {
+                Some(b"application/json;q=1.0,application/octet-stream;q=0.9")
+            }
+            FormatPreference::Json | FormatPreference::Other => None,
         }
     }
 }
@@ -243,6 +250,6 @@ fn is_read_as_text(content_type: &[u8]) -> bool {
 /// Compiles the schemas of all forks of a preset, which takes milliseconds.
 pub fn prepare(preset: Preset) {
     for fork in Fork::ALL {
-        Schema::of(*fork, preset);
+        Schema::for_fork(*fork, preset);
     }
 }

@@ -1,7 +1,7 @@
 //! Tests that compare the routes of this module with the operations of the Beacon API
 //! (`tests/beacon/operations.tsv`): a route that moves or is new in the specification fails here.
 
-use super::{route, submitted, Submitted};
+use super::{ssz_routes, submission, Submission};
 use crate::beacon;
 
 const TABLE: &str = include_str!("../../../tests/beacon/operations.tsv");
@@ -48,7 +48,7 @@ fn operations() -> Vec<Operation> {
 fn operations_with_ssz_responses_have_a_type() {
     for operation in operations() {
         let target = operation.target();
-        let gives = route::gives(operation.method.as_bytes(), target.as_bytes());
+        let gives = ssz_routes::response_type(operation.method.as_bytes(), target.as_bytes());
         let (method, expected) = (operation.method, operation.gives_ssz);
         assert_eq!(gives.is_some(), expected, "{method} {target}");
         assert!(beacon::is_route(target.as_bytes()), "{target}");
@@ -65,7 +65,7 @@ fn operations_with_ssz_requests_have_a_type() {
     for operation in operations() {
         let target = operation.target();
         let method = operation.method.as_bytes();
-        let submitted = Submitted::read(method, target.as_bytes(), fields.into_iter());
+        let submitted = Submission::read(method, target.as_bytes(), fields.into_iter());
         assert_eq!(submitted.is_some(), operation.takes_ssz, "{target}");
     }
 }
@@ -83,13 +83,13 @@ fn routes_with_a_type_are_operations_of_the_specification() {
             operation.method == method && operation.path == path && has_ssz
         })
     };
-    for (route, _) in route::ROUTES {
+    for (route, _) in ssz_routes::GET_ROUTES {
         assert!(is_one("GET", route, false), "GET {route}");
     }
-    for (route, _) in route::POSTS {
+    for (route, _) in ssz_routes::POST_ROUTES {
         assert!(is_one("POST", route, false), "POST {route}");
     }
-    for route in submitted::routes() {
+    for route in submission::routes() {
         assert!(is_one("POST", route, true), "POST {route} with SSZ");
     }
 }

@@ -1,7 +1,7 @@
 //! Roots by which values are requested, and the verification of values against them.
 
-use super::route::Gives;
-use super::stage::Made;
+use super::ssz_routes::ResponseType;
+use super::transcoder::Transcoded;
 use crate::beacon;
 use crate::ssz::{hash_tree_root, select, Schema, TypeId};
 
@@ -10,36 +10,41 @@ pub type Root = [u8; 32];
 
 /// Path of the part of a value whose root names the value in a request's path, if there is one. For
 /// a block and its header it is the signed message without the signature.
-fn part(gives: Gives) -> Option<&'static str> {
+fn root_part(gives: ResponseType) -> Option<&'static str> {
     match gives {
-        Gives::Type("BeaconState") => Some(""),
-        Gives::Type("SignedBeaconBlock") | Gives::Blinded => Some("message"),
-        Gives::Type("LightClientBootstrap") => Some("header.beacon"),
+        ResponseType::Type("BeaconState") => Some(""),
+        ResponseType::Type("SignedBeaconBlock") | ResponseType::Blinded => Some("message"),
+        ResponseType::Type("LightClientBootstrap") => Some("header.beacon"),
         _ => None,
     }
 }
 
 /// Returns the root that a target (path and query) names, or `None` if the target identifies the
 /// value in another way.
-pub fn asked(gives: Gives, target: &[u8]) -> Option<Root> {
-    part(gives)?;
+pub fn requested_root(gives: ResponseType, target: &[u8]) -> Option<Root> {
+    root_part(gives)?;
     let (_, segments) = beacon::path(target)?;
     let digits = segments.last()?.strip_prefix(b"0x")?;
     const_hex::decode_to_array(digits).ok()
 }
 
 /// Whether the converted body is the value with that root. A value that can't be verified is not.
-pub fn is_of(made: &mut Made, gives: Gives, root: &Root) -> bool {
+pub fn verify_root(made: &mut Transcoded, gives: ResponseType, root: &Root) -> bool {
     let Some(body) = made.body.in_order() else {
         return false;
     };
-    made.of.is_some_and(|of| has(of, body, gives, root))
+    made.of.is_some_and(|of| has_root(of, body, gives, root))
 }
 
 /// Whether a value has that root. Takes one to two milliseconds per megabyte.
-pub fn has((schema, ty): (&Schema, TypeId), ssz: &[u8], gives: Gives, root: &Root) -> bool {
+pub fn has_root(
+    (schema, ty): (&Schema, TypeId),
+    ssz: &[u8],
+    gives: ResponseType,
+    root: &Root,
+) -> bool {
     let found = || {
-        let (ty, range) = select(schema, ty, ssz, part(gives)?).ok()?;
+        let (ty, range) = select(schema, ty, ssz, root_part(gives)?).ok()?;
         hash_tree_root(schema, ty, &ssz[range]).ok()
     };
     found().as_ref() == Some(root)
@@ -47,17 +52,20 @@ pub fn has((schema, ty): (&Schema, TypeId), ssz: &[u8], gives: Gives, root: &Roo
 
 #[cfg(test)]
 mod tests {
-    use super::{asked, part};
+    use super::{requested_root, root_part};
     use crate::ssz::schema::Kind;
     use crate::ssz::{Fork, Preset, Schema};
-    use crate::transcode::route::{gives, Gives};
+    use crate::transcode::ssz_routes::{response_type, ResponseType};
 
     #[test]
     fn requested_root_is_read_from_the_last_path_segment() {
         let hex = "0x".to_owned() + &"aB".repeat(32);
         let of = |path: &str, id: &str| {
             let target = format!("/key{path}{id}?x=1");
-            asked(*gives(b"GET", target.as_bytes())?, target.as_bytes())
+            requested_root(
+                *response_type(b"GET", target.as_bytes())?,
+                target.as_bytes(),
+            )
         };
         for path in [
             "/eth/v2/beacon/blocks/",
@@ -80,20 +88,20 @@ mod tests {
     #[test]
     fn root_parts_exist_in_every_fork() {
         for given in [
-            Gives::Type("BeaconState"),
-            Gives::Type("SignedBeaconBlock"),
-            Gives::Blinded,
-            Gives::Type("LightClientBootstrap"),
+            ResponseType::Type("BeaconState"),
+            ResponseType::Type("SignedBeaconBlock"),
+            ResponseType::Blinded,
+            ResponseType::Type("LightClientBootstrap"),
         ] {
             for fork in Fork::ALL {
-                let schema = Schema::of(*fork, Preset::Mainnet);
+                let schema = Schema::for_fork(*fork, Preset::Mainnet);
                 let name = given.name(*fork, None).unwrap();
                 let Some(ty) = schema.find(name) else {
-                    let is_later = given == Gives::Blinded && *fork > Fork::Fulu;
+                    let is_later = given == ResponseType::Blinded && *fork > Fork::Fulu;
                     assert!(is_later || *fork == Fork::Phase0, "{name} of {fork:?}");
                     continue;
                 };
-                let path = part(given).unwrap();
+                let path = root_part(given).unwrap();
                 path.split('.')
                     .filter(|step| !step.is_empty())
                     .fold(ty, |ty, step| {

@@ -6,11 +6,11 @@
 //! A node sends at most 128 updates, of some 60 KB of JSON each, so they are converted when all of
 //! them are present.
 
-use super::chain::{Chain, Digests};
-use super::stage::{fork_of, named_type, write_json, MayTake};
-use super::why::Why;
+use super::chain_spec::{Chain, ForkDigests};
+use super::error::TranscodeError;
+use super::transcoder::{named_type, parse_fork, write_json, ReserveBytes};
 use crate::jsonrpc::scan::{ScanError, Scanner};
-use crate::ssz::{select, version, Error, Fork, Form, Preset, Schema, ToSsz, TypeId};
+use crate::ssz::{select, version, Fork, InputForm, Preset, Schema, SszError, ToSsz, TypeId};
 
 /// Name of the type of an update.
 pub(super) const UPDATE: &str = "LightClientUpdate";
@@ -19,69 +19,75 @@ const LENGTH: usize = 8;
 const DIGEST: usize = 4;
 
 /// Converts JSON to SSZ, of at most `most` bytes.
-pub(super) fn to_ssz(chain: &Chain, most: u64, json: &[u8]) -> Result<Vec<u8>, Why> {
-    let digests = digests_of(chain)?;
+pub(super) fn to_ssz(chain: &Chain, most: u64, json: &[u8]) -> Result<Vec<u8>, TranscodeError> {
+    let digests = known_digests(chain)?;
     let mut octets = Vec::new();
-    let mut scanner = Scanner::of_text(json).map_err(no_list)?;
-    let mut is_another = scanner.first_element().map_err(no_list)?;
+    let mut scanner = Scanner::of_text(json).map_err(list_error)?;
+    let mut is_another = scanner.first_element().map_err(list_error)?;
     let mut number = 0_u64;
     while is_another {
-        let span = scanner.value().map_err(no_list)?.span;
-        let update = update_of(chain.preset, digests, &json[span]);
-        let (digest, update) = update.map_err(|why| inside(why, number))?;
+        let span = scanner.value().map_err(list_error)?.span;
+        let update = convert_update(chain.preset, digests, &json[span]);
+        let (digest, update) = update.map_err(|why| in_update(why, number))?;
         let length = DIGEST + update.len();
         if octets.len() as u64 + (LENGTH + length) as u64 > most {
-            return Err(Why::Length(most));
+            return Err(TranscodeError::Length(most));
         }
         let room = octets.try_reserve(LENGTH + length);
-        room.map_err(|_| Why::Memory)?;
+        room.map_err(|_| TranscodeError::Memory)?;
         octets.extend_from_slice(&(length as u64).to_le_bytes());
         octets.extend_from_slice(&digest);
         octets.extend_from_slice(&update);
-        is_another = scanner.next_element().map_err(no_list)?;
+        is_another = scanner.next_element().map_err(list_error)?;
         number += 1;
     }
-    scanner.end().map_err(no_list)?;
+    scanner.end().map_err(list_error)?;
     Ok(octets)
 }
 
 /// Converts one update, and returns it with its fork digest.
-fn update_of(
+fn convert_update(
     preset: Preset,
-    digests: &Digests,
+    digests: &ForkDigests,
     json: &[u8],
-) -> Result<([u8; DIGEST], Vec<u8>), Why> {
+) -> Result<([u8; DIGEST], Vec<u8>), TranscodeError> {
     // may be before or after the value
-    let version = version(json)?.ok_or(Why::NoVersion)?;
-    let fork = fork_of(version.as_bytes())?;
+    let version = version(json)?.ok_or(TranscodeError::NoVersion)?;
+    let fork = parse_fork(version.as_bytes())?;
     let (schema, ty) = named_type(UPDATE, fork, preset)?;
-    let mut reader = ToSsz::new(schema, ty, Form::Enveloped);
+    let mut reader = ToSsz::new(schema, ty, InputForm::Enveloped);
     reader.push(json)?;
     let update = reader.end()?;
-    let slot = slot_of(schema, ty, &update).ok_or(Why::Failed)?;
+    let slot = attested_slot(schema, ty, &update).ok_or(TranscodeError::Failed)?;
     match digests.at_slot(slot) {
         Some((of, digest)) if of == fork => Ok((digest, update)),
-        _ => Err(Why::NotThen(fork, slot)),
+        _ => Err(TranscodeError::ForkNotActive(fork, slot)),
     }
 }
 
 /// Slot of the attested header, which determines the fork.
-fn slot_of(schema: &Schema, ty: TypeId, update: &[u8]) -> Option<u64> {
+fn attested_slot(schema: &Schema, ty: TypeId, update: &[u8]) -> Option<u64> {
     let (_, range) = select(schema, ty, update, "attested_header.beacon.slot").ok()?;
     let slot = update.get(range)?.first_chunk()?;
     Some(u64::from_le_bytes(*slot))
 }
 
 /// Converts SSZ to JSON.
-pub(super) fn to_json(chain: &Chain, octets: &[u8], may_take: MayTake<'_>) -> Result<Vec<u8>, Why> {
-    let digests = digests_of(chain)?;
+pub(super) fn to_json(
+    chain: &Chain,
+    octets: &[u8],
+    may_take: ReserveBytes<'_>,
+) -> Result<Vec<u8>, TranscodeError> {
+    let digests = known_digests(chain)?;
     let mut body = Vec::new();
-    body.try_reserve(octets.len()).map_err(|_| Why::Memory)?;
+    body.try_reserve(octets.len())
+        .map_err(|_| TranscodeError::Memory)?;
     body.push(b'[');
     let (mut rest, mut number) = (octets, 0_u64);
     while !rest.is_empty() {
         let at = octets.len() - rest.len();
-        let wrong = |why: &str| Why::Invalid(Error::because(at, why).in_element(number));
+        let wrong =
+            |why: &str| TranscodeError::Invalid(SszError::from_message(at, why).in_element(number));
         let (length, after) = rest
             .split_first_chunk::<LENGTH>()
             .ok_or_else(|| wrong("the input ends within a length"))?;
@@ -92,41 +98,44 @@ pub(super) fn to_json(chain: &Chain, octets: &[u8], may_take: MayTake<'_>) -> Re
         let (digest, update) = item
             .split_first_chunk::<DIGEST>()
             .ok_or_else(|| wrong("it has no fork digest"))?;
-        let fork = digests.fork(*digest).ok_or(Why::Digest(*digest))?;
+        let fork = digests
+            .fork(*digest)
+            .ok_or(TranscodeError::Digest(*digest))?;
         let (schema, ty) = named_type(UPDATE, fork, chain.preset)?;
-        open(&mut body, fork, number > 0)?;
+        begin_envelope(&mut body, fork, number > 0)?;
         let written = write_json(schema, ty, update, &mut body, may_take);
-        written.map_err(|why| inside(why, number))?;
+        written.map_err(|why| in_update(why, number))?;
         // write_json leaves room for one byte
         body.push(b'}');
         rest = after;
         number += 1;
     }
-    body.try_reserve(1).map_err(|_| Why::Memory)?;
+    body.try_reserve(1).map_err(|_| TranscodeError::Memory)?;
     body.push(b']');
     Ok(body)
 }
 
 /// Appends the beginning of an envelope.
-fn open(body: &mut Vec<u8>, fork: Fork, follows: bool) -> Result<(), Why> {
+fn begin_envelope(body: &mut Vec<u8>, fork: Fork, follows: bool) -> Result<(), TranscodeError> {
     let comma = if follows { "," } else { "" };
     let begin = format!("{comma}{{\"version\":\"{fork}\",\"data\":");
-    body.try_reserve(begin.len()).map_err(|_| Why::Memory)?;
+    body.try_reserve(begin.len())
+        .map_err(|_| TranscodeError::Memory)?;
     body.extend_from_slice(begin.as_bytes());
     Ok(())
 }
 
-fn digests_of(chain: &Chain) -> Result<&Digests, Why> {
-    chain.digests.as_deref().ok_or(Why::NoDigests)
+fn known_digests(chain: &Chain) -> Result<&ForkDigests, TranscodeError> {
+    chain.digests.as_deref().ok_or(TranscodeError::NoDigests)
 }
 
-fn no_list(error: ScanError) -> Why {
-    Why::Invalid(Error::because(error.offset, "no JSON, or no list"))
+fn list_error(error: ScanError) -> TranscodeError {
+    TranscodeError::Invalid(SszError::from_message(error.offset, "no JSON, or no list"))
 }
 
-fn inside(why: Why, number: u64) -> Why {
+fn in_update(why: TranscodeError, number: u64) -> TranscodeError {
     match why {
-        Why::Invalid(error) => Why::Invalid(error.in_element(number)),
+        TranscodeError::Invalid(error) => TranscodeError::Invalid(error.in_element(number)),
         why => why,
     }
 }
@@ -137,11 +146,11 @@ mod tests {
 
     use serde_json::{json, Value};
 
-    use super::{to_ssz, Chain, Why};
+    use super::{to_ssz, Chain, TranscodeError};
     use crate::ssz::{Fork, Preset};
-    use crate::transcode::chain::Spec;
+    use crate::transcode::chain_spec::NodeSpec;
 
-    fn to_json(chain: &Chain, octets: &[u8]) -> Result<Vec<u8>, Why> {
+    fn to_json(chain: &Chain, octets: &[u8]) -> Result<Vec<u8>, TranscodeError> {
         super::to_json(chain, octets, &mut |_| true)
     }
 
@@ -160,7 +169,7 @@ mod tests {
             "MAX_BLOBS_PER_BLOCK_ELECTRA": "9",
             "BLOB_SCHEDULE": [{"EPOCH": "4", "MAX_BLOBS_PER_BLOCK": "15"}],
         }});
-        let forks = Spec::read(spec.to_string().as_bytes()).unwrap().forks;
+        let forks = NodeSpec::read(spec.to_string().as_bytes()).unwrap().forks;
         Chain {
             preset: Preset::Minimal,
             digests: Some(Arc::new(forks.unwrap().digests(&[7; 32]).unwrap())),
@@ -208,7 +217,7 @@ mod tests {
         })
     }
 
-    fn octets(json: &Value) -> Result<Vec<u8>, Why> {
+    fn octets(json: &Value) -> Result<Vec<u8>, TranscodeError> {
         to_ssz(&chain(), 1 << 20, json.to_string().as_bytes())
     }
 
@@ -250,7 +259,7 @@ mod tests {
         assert!(to_ssz(&chain(), 1 << 20, format!("[{last}]").as_bytes()).is_ok());
         for (fork, slot) in [("altair", 7), ("altair", 16), ("capella", 15), ("fulu", 23)] {
             let json = json!([update("altair", 8), update(fork, slot)]);
-            let expected = Why::NotThen(fork.parse().unwrap(), slot);
+            let expected = TranscodeError::ForkNotActive(fork.parse().unwrap(), slot);
             assert_eq!(octets(&json), Err(expected), "{fork} at {slot}");
         }
     }
@@ -261,7 +270,7 @@ mod tests {
         let mut without = good.clone();
         without["data"]["signature_slot"].take();
         let invalid = |json: &Value| match octets(json) {
-            Err(Why::Invalid(error)) => error.to_string(),
+            Err(TranscodeError::Invalid(error)) => error.to_string(),
             other => panic!("{other:?}"),
         };
         let message = invalid(&json!([good, without]));
@@ -278,25 +287,34 @@ mod tests {
         }
         let mut unnamed = good.clone();
         unnamed.as_object_mut().unwrap().remove("version");
-        assert_eq!(octets(&json!([unnamed])), Err(Why::NoVersion));
+        assert_eq!(octets(&json!([unnamed])), Err(TranscodeError::NoVersion));
         let mut unknown = good.clone();
         unknown["version"] = json!("osaka");
-        assert_eq!(octets(&json!([unknown])), Err(Why::Fork("osaka".into())));
+        assert_eq!(
+            octets(&json!([unknown])),
+            Err(TranscodeError::Fork("osaka".into()))
+        );
         let text = json!([good]).to_string();
         for end in 0..text.len() {
             let cut = to_ssz(&chain(), 1 << 20, &text.as_bytes()[..end]);
-            assert!(matches!(cut, Err(Why::Invalid(_))), "{end}: {cut:?}");
+            assert!(
+                matches!(cut, Err(TranscodeError::Invalid(_))),
+                "{end}: {cut:?}"
+            );
         }
         let length = octets(&json!([good])).unwrap().len() as u64;
         let most = |most| to_ssz(&chain(), most, text.as_bytes());
-        assert_eq!(most(length - 1), Err(Why::Length(length - 1)));
+        assert_eq!(most(length - 1), Err(TranscodeError::Length(length - 1)));
         assert!(most(length).is_ok());
         let unlearnt = Chain {
             digests: None,
             ..chain()
         };
-        assert_eq!(to_ssz(&unlearnt, 1 << 20, b"[]"), Err(Why::NoDigests));
-        assert_eq!(to_json(&unlearnt, b""), Err(Why::NoDigests));
+        assert_eq!(
+            to_ssz(&unlearnt, 1 << 20, b"[]"),
+            Err(TranscodeError::NoDigests)
+        );
+        assert_eq!(to_json(&unlearnt, b""), Err(TranscodeError::NoDigests));
     }
 
     #[test]
@@ -309,10 +327,13 @@ mod tests {
         }
         let mut other = whole.clone();
         other[8] ^= 1;
-        assert!(matches!(to_json(&chain(), &other), Err(Why::Digest(_))));
+        assert!(matches!(
+            to_json(&chain(), &other),
+            Err(TranscodeError::Digest(_))
+        ));
         for length in [0, 3, u64::MAX] {
             let made = to_json(&chain(), &[&length.to_le_bytes()[..], &[0; 8]].concat());
-            assert!(matches!(made, Err(Why::Invalid(_))), "{length}");
+            assert!(matches!(made, Err(TranscodeError::Invalid(_))), "{length}");
         }
     }
 }

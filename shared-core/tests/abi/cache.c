@@ -6,7 +6,7 @@
 /* the head of a JSON-RPC call */
 
 static sszip_request_head
-call_head(sszip_field fields[2])
+call_head(sszip_header fields[2])
 {
     sszip_request_head  request;
 
@@ -30,11 +30,11 @@ call_head(sszip_field fields[2])
 
 static sszip_exchange *
 look_up(const sszip_config *config, const char *body, uintptr_t waiter,
-    sszip_do *found)
+    sszip_action *found)
 {
     sszip_step           step;
-    sszip_asked          asked;
-    sszip_field          fields[2];
+    sszip_lookup_request          asked;
+    sszip_header          fields[2];
     sszip_exchange      *exchange;
     sszip_request_head   request;
 
@@ -44,32 +44,32 @@ look_up(const sszip_config *config, const char *body, uintptr_t waiter,
     asked.size = sizeof(asked);
     asked.name_space = str("chain");
     asked.body = str(body);
-    asked.body_is = SSZIP_BODY_WHOLE;
+    asked.body_state = SSZIP_BODY_WHOLE;
     asked.now = 1000;
     asked.coding_allowed = true;
     asked.waiter = waiter;
 
     ok(sszip_exchange_new(config, &exchange));
-    check(sszip_exchange_look_up(exchange, &asked, &step)
+    check(sszip_exchange_lookup(exchange, &asked, &step)
           == SSZIP_STATUS_MISUSE);
     ok(sszip_exchange_request_head(exchange, &request));
-    check(sszip_exchange_need(exchange, -1) == SSZIP_NEED_BODY);
-    check(sszip_exchange_need(exchange, (int64_t) strlen(body))
+    check(sszip_exchange_required_body(exchange, -1) == SSZIP_NEED_BODY);
+    check(sszip_exchange_required_body(exchange, (int64_t) strlen(body))
           == SSZIP_NEED_LOOK_UP);
 
     asked.size--;
-    check(sszip_exchange_look_up(exchange, &asked, &step)
+    check(sszip_exchange_lookup(exchange, &asked, &step)
           == SSZIP_STATUS_MISUSE);
     asked.size++;
-    check(sszip_exchange_look_up(exchange, NULL, &step)
+    check(sszip_exchange_lookup(exchange, NULL, &step)
           == SSZIP_STATUS_NULL);
-    check(sszip_exchange_look_up(NULL, &asked, &step) == SSZIP_STATUS_NULL);
-    ok(sszip_exchange_look_up(exchange, &asked, &step));
-    check(sszip_exchange_need(exchange, -1)
-          == (step.act == SSZIP_DO_WAIT ? SSZIP_NEED_LOOK_UP
+    check(sszip_exchange_lookup(NULL, &asked, &step) == SSZIP_STATUS_NULL);
+    ok(sszip_exchange_lookup(exchange, &asked, &step));
+    check(sszip_exchange_required_body(exchange, -1)
+          == (step.action == SSZIP_ACTION_WAIT ? SSZIP_NEED_LOOK_UP
                                         : SSZIP_NEED_NOTHING));
 
-    *found = step.act;
+    *found = step.action;
 
     return exchange;
 }
@@ -83,7 +83,7 @@ answer(sszip_exchange *exchange, const char *body)
     uint8_t              *copy;
     sszip_str             piece;
     sszip_step            step;
-    sszip_field           field;
+    sszip_header           field;
     sszip_response_head   head;
 
     field.name = str("Content-Type");
@@ -106,16 +106,16 @@ answer(sszip_exchange *exchange, const char *body)
     piece.data = copy;
     piece.len = strlen(body);
 
-    if (step.act == SSZIP_DO_SHOW) {
+    if (step.action == SSZIP_ACTION_OBSERVE) {
         ok(sszip_exchange_piece(exchange, piece, &step));
-        check(step.act == SSZIP_DO_AWAIT);
+        check(step.action == SSZIP_ACTION_AWAIT);
 
     } else {
-        check(step.act == SSZIP_DO_HOLD);
+        check(step.action == SSZIP_ACTION_BUFFER);
         ok(sszip_exchange_piece(exchange, piece, &step));
-        check(step.act == SSZIP_DO_AWAIT);
+        check(step.action == SSZIP_ACTION_AWAIT);
         ok(sszip_exchange_end(exchange, &step));
-        check(step.act == SSZIP_DO_SEND);
+        check(step.action == SSZIP_ACTION_SEND);
     }
 
     free(copy);
@@ -127,7 +127,7 @@ answer(sszip_exchange *exchange, const char *body)
 static void
 sent(sszip_exchange *exchange)
 {
-    check(sszip_exchange_sent(exchange, 1000) == NULL);
+    check(sszip_exchange_response_sent(exchange, 1000) == NULL);
 }
 
 
@@ -166,36 +166,36 @@ void
 check_cache(const sszip_config *config)
 {
     sszip_str            str1;
-    sszip_do             found;
+    sszip_action             found;
     sszip_step           step;
-    sszip_field          fields[2];
+    sszip_header          fields[2];
     sszip_exchange      *first, *second, *third;
     sszip_request_head   post;
 
-    check(sszip_next_woken() == 0);
+    check(sszip_next_wakeup() == 0);
 
     /* a leader and its follower, which both receive the response */
 
     first = look_up(config, CALL("1", "eth_chainId"), 11, &found);
-    check(found == SSZIP_DO_FORWARD);
+    check(found == SSZIP_ACTION_FORWARD);
     check_status(first, "MISS");
     second = look_up(config, CALL("2", "eth_chainId"), 12, &found);
-    check(found == SSZIP_DO_WAIT);
+    check(found == SSZIP_ACTION_WAIT);
     third = look_up(config, CALL("3", "eth_chainId"), 13, &found);
-    check(found == SSZIP_DO_WAIT);
+    check(found == SSZIP_ACTION_WAIT);
     sszip_exchange_free(third);
 
     answer(first, ANSWER("1", "\"0x1\""));
-    check(sszip_next_woken() == 0);
+    check(sszip_next_wakeup() == 0);
     sent(first);
     sszip_exchange_free(first);
-    check(sszip_next_woken() == 12);
-    check(sszip_next_woken() == 0);
+    check(sszip_next_wakeup() == 12);
+    check(sszip_next_wakeup() == 0);
     sszip_exchange_free(second);
-    check(sszip_next_woken() == 0);
+    check(sszip_next_wakeup() == 0);
 
     second = look_up(config, CALL("\"x\"", "eth_chainId"), 12, &found);
-    check(found == SSZIP_DO_RESPOND);
+    check(found == SSZIP_ACTION_RESPOND);
     check(sszip_exchange_status(second) == 200);
     check_status(second, "HIT");
     check_body(second, ANSWER("\"x\"", "\"0x1\""));
@@ -210,20 +210,20 @@ check_cache(const sszip_config *config)
     second = look_up(config, CALL("2", "eth_blockNumber"), 22, &found);
     third = look_up(config, CALL("3", "eth_blockNumber"), 23, &found);
     answer(first, ANSWER("1", "\"0x1\""));
-    check(sszip_next_woken() == 0);
+    check(sszip_next_wakeup() == 0);
     sszip_exchange_free(first);
-    check(sszip_next_woken() == 22);
+    check(sszip_next_wakeup() == 22);
     sszip_exchange_free(second);
-    check(sszip_next_woken() == 23);
-    check(sszip_next_woken() == 0);
+    check(sszip_next_wakeup() == 23);
+    check(sszip_next_wakeup() == 0);
     sszip_exchange_free(third);
-    check(sszip_next_woken() == 0);
+    check(sszip_next_wakeup() == 0);
 
     /* a batch with one hit */
 
     first = look_up(config, "[" CALL("1", "eth_syncing") "," CALL("2", "eth_chainId")
                 "]", 31, &found);
-    check(found == SSZIP_DO_FORWARD_REWRITTEN);
+    check(found == SSZIP_ACTION_FORWARD_REWRITTEN);
     str1 = sszip_exchange_request_body(first);
     check(str1.len == strlen("[" CALL("1", "eth_syncing") "]")
           && memcmp(str1.data, "[" CALL("1", "eth_syncing") "]", str1.len) == 0);
@@ -241,37 +241,37 @@ check_cache(const sszip_config *config)
     first = look_up(config, CALL("1", "eth_gasPrice"), 41, &found);
     second = look_up(config, CALL("2", "eth_gasPrice"), 42, &found);
     ok(sszip_exchange_no_store(first));
-    check(sszip_next_woken() == 42);
+    check(sszip_next_wakeup() == 42);
     sszip_exchange_free(second);
     sszip_exchange_free(first);
-    check(sszip_next_woken() == 0);
+    check(sszip_next_wakeup() == 0);
 
-    check(sszip_exchange_need(NULL, 0) == SSZIP_NEED_NOTHING);
+    check(sszip_exchange_required_body(NULL, 0) == SSZIP_NEED_NOTHING);
 
     /* a request that is too long stays too long */
 
     post = call_head(fields);
     ok(sszip_exchange_new(config, &first));
     ok(sszip_exchange_request_head(first, &post));
-    check(sszip_exchange_need(first, INT64_MAX) == SSZIP_NEED_NOTHING);
-    check(sszip_exchange_need(first, 10) == SSZIP_NEED_NOTHING);
+    check(sszip_exchange_required_body(first, INT64_MAX) == SSZIP_NEED_NOTHING);
+    check(sszip_exchange_required_body(first, 10) == SSZIP_NEED_NOTHING);
     sszip_exchange_free(first);
 
     check(sszip_exchange_request_body(NULL).data == NULL);
     check(sszip_exchange_status(NULL) == 0);
     check(sszip_exchange_next_timer(NULL) < 0);
-    check(!sszip_exchange_varies(NULL));
-    check(sszip_exchange_beside(NULL, true, false, true)
-          == SSZIP_BESIDE_NOTHING);
-    check(!sszip_exchange_is_news(NULL));
-    check(sszip_exchange_node_piece(NULL, NULL, 1, true, 0) == NULL);
-    check(sszip_exchange_take_update(NULL) == NULL);
+    check(!sszip_exchange_varies_on_accept_encoding(NULL));
+    check(sszip_exchange_other_filters(NULL, true, false, true)
+          == SSZIP_OTHER_FILTERS_NONE);
+    check(!sszip_exchange_is_new_filter_detection(NULL));
+    check(sszip_exchange_upstream_piece(NULL, NULL, 1, true, 0) == NULL);
+    check(sszip_exchange_take_background_update(NULL) == NULL);
     check(sszip_exchange_piece(NULL, str("x"), &step) == SSZIP_STATUS_NULL);
     check(sszip_exchange_no_store(NULL) == SSZIP_STATUS_NULL);
-    check(sszip_exchange_sent(NULL, 0) == NULL);
+    check(sszip_exchange_response_sent(NULL, 0) == NULL);
     check(sszip_job_run(NULL) == SSZIP_STATUS_NULL);
     check(sszip_job_store(NULL, 0) == SSZIP_STATUS_NULL);
-    check(!sszip_job_is_to_be_stored(NULL));
+    check(!sszip_job_has_store(NULL));
 
     /* a fill that is not taken is freed with its exchange */
 

@@ -17,9 +17,9 @@ main(int argc, char **argv)
 {
     size_t               inner, outer;
     sszip_str            said;
-    sszip_plan          *plan;
-    sszip_place          place;
-    sszip_rules          rules;
+    sszip_validated_config          *plan;
+    sszip_route          place;
+    sszip_route_settings          rules;
     const sszip_config  *config;
 
     check(argc == 5);
@@ -27,7 +27,7 @@ main(int argc, char **argv)
     check_directive_errors();
     check_plan();
 
-    ok(sszip_plan_new(none, none, &plan));
+    ok(sszip_validated_config_new(none, none, &plan));
     inner = 0;
     outer = 0;
     set(plan, &outer, "sszip", "on");
@@ -35,8 +35,8 @@ main(int argc, char **argv)
     set(plan, &inner, "sszip_cache", "on");
     memset(&place, 0, sizeof(place));
     place.size = sizeof(place);
-    ok(sszip_plan_add(plan, &inner, outer, &place, &rules, &said));
-    check(rules.enable && rules.caches && rules.reads);
+    ok(sszip_validated_config_add_route(plan, &inner, outer, &place, &rules, &said));
+    check(rules.enable && rules.caches && rules.reads_requests);
     check(rules.buffers == 2 && rules.buffer_size == 6144);
     config = rules.config;
 
@@ -45,8 +45,8 @@ main(int argc, char **argv)
     if (getenv("SSZIP_FAULT") == NULL || *getenv("SSZIP_FAULT") == 0) {
         /* these expectations hold only without a fault */
         check_script_without_cache();
-        ok(sszip_plan_start(plan, 1));
-        ok(sszip_plan_start(plan, 1));
+        ok(sszip_validated_config_start(plan, 1));
+        ok(sszip_validated_config_start(plan, 1));
         check_cache(config);
         check_script();
     }
@@ -54,7 +54,7 @@ main(int argc, char **argv)
     run(config, (size_t) atol(argv[1]), (size_t) atol(argv[2]), argv[3],
         strcmp(argv[4], "chunked") == 0);
 
-    sszip_plan_free(plan);
+    sszip_validated_config_free(plan);
 
     return 0;
 }

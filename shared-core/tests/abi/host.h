@@ -38,7 +38,7 @@ void check_variable(sszip_exchange *exchange, const char *name,
 
 /* plan.c */
 
-void set(sszip_plan *plan, size_t *block, const char *name, const char *value);
+void set(sszip_validated_config *plan, size_t *block, const char *name, const char *value);
 void check_directive_errors(void);
 void check_plan(void);
 

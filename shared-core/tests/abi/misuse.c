@@ -10,7 +10,7 @@ check_misuse(const sszip_config *config)
     sszip_str             text;
     const sszip_str      *body;
     sszip_exchange       *exchange;
-    const sszip_edit     *edits;
+    const sszip_head_edit     *edits;
     sszip_step            step;
     sszip_progress        progress;
     sszip_request_head    request;
@@ -26,12 +26,12 @@ check_misuse(const sszip_config *config)
     check(sszip_exchange_piece(exchange, str("x"), &step)
           == SSZIP_STATUS_MISUSE);
     check(sszip_exchange_end(exchange, &step) == SSZIP_STATUS_MISUSE);
-    check(sszip_exchange_done(exchange, NULL, &step) == SSZIP_STATUS_NULL);
-    check(sszip_exchange_no_response_head(exchange, &step)
+    check(sszip_exchange_job_done(exchange, NULL, &step) == SSZIP_STATUS_NULL);
+    check(sszip_exchange_response_head_unavailable(exchange, &step)
           == SSZIP_STATUS_MISUSE);
-    check(sszip_exchange_cut_short(exchange) == SSZIP_STATUS_MISUSE);
-    check(sszip_exchange_release(exchange, &step) == SSZIP_STATUS_MISUSE);
-    check(sszip_exchange_need(exchange, 1) == SSZIP_NEED_NOTHING);
+    check(sszip_exchange_abort(exchange) == SSZIP_STATUS_MISUSE);
+    check(sszip_exchange_end_buffering(exchange, &step) == SSZIP_STATUS_MISUSE);
+    check(sszip_exchange_required_body(exchange, 1) == SSZIP_NEED_NOTHING);
     check(sszip_exchange_stream(exchange, str("x"), SSZIP_FLUSH_NONE, NULL, 0,
                                 &progress)
           == SSZIP_STATUS_MISUSE);

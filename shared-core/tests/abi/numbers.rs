@@ -18,15 +18,15 @@ fn text(text: &'static str) -> sszip_str {
 
 /// A route with a cache, and exchanges on it.
 struct Host {
-    plan: *mut sszip_plan,
+    plan: *mut sszip_validated_config,
     config: *const sszip_config,
     exchanges: Vec<*mut sszip_exchange>,
 }
 
-fn plan() -> *mut sszip_plan {
+fn plan() -> *mut sszip_validated_config {
     let mut plan = null_mut();
     // SAFETY: the pointer is valid.
-    let made = unsafe { sszip_plan_new(text(""), text(""), &mut plan) };
+    let made = unsafe { sszip_validated_config_new(text(""), text(""), &mut plan) };
     assert_eq!(made, SSZIP_STATUS_OK);
     plan
 }
@@ -43,10 +43,10 @@ fn directive(name: &'static str) -> sszip_directive {
     }
 }
 
-fn place() -> sszip_place {
+fn place() -> sszip_route {
     // SAFETY: all zeros are a valid value.
-    sszip_place {
-        size: size_of::<sszip_place>(),
+    sszip_route {
+        size: size_of::<sszip_route>(),
         ..unsafe { zeroed() }
     }
 }
@@ -57,13 +57,20 @@ impl Host {
         // SAFETY: all pointers are valid.
         let rules = unsafe {
             for name in ["sszip", "sszip_cache"] {
-                let set = sszip_plan_set(plan, &mut block, &directive(name), &mut said);
+                let set = sszip_validated_config_set(plan, &mut block, &directive(name), &mut said);
                 assert_eq!(set, SSZIP_STATUS_OK);
             }
-            let mut rules = zeroed::<sszip_rules>();
-            let added = sszip_plan_add(plan, &mut block, 0, &place(), &mut rules, &mut said);
+            let mut rules = zeroed::<sszip_route_settings>();
+            let added = sszip_validated_config_add_route(
+                plan,
+                &mut block,
+                0,
+                &place(),
+                &mut rules,
+                &mut said,
+            );
             assert_eq!(added, SSZIP_STATUS_OK);
-            assert_eq!(sszip_plan_start(plan, 1), SSZIP_STATUS_OK);
+            assert_eq!(sszip_validated_config_start(plan, 1), SSZIP_STATUS_OK);
             rules
         };
         Self {
@@ -103,7 +110,7 @@ impl Host {
         // SAFETY: all are valid.
         let taken = unsafe { sszip_exchange_response_head(exchange, &head, &mut step) };
         assert_eq!(taken, SSZIP_STATUS_OK);
-        assert_eq!(step.act, sszip_do::SSZIP_DO_STREAM);
+        assert_eq!(step.action, sszip_action::SSZIP_ACTION_STREAM);
         exchange
     }
 }
@@ -115,13 +122,13 @@ impl Drop for Host {
             unsafe { sszip_exchange_free(exchange) };
         }
         // SAFETY: the plan was made above, and not freed.
-        unsafe { sszip_plan_free(self.plan) };
+        unsafe { sszip_validated_config_free(self.plan) };
     }
 }
 
 /// An array of headers that lives as long as the test.
-fn fields<const N: usize>(fields: [(&'static str, &'static str); N]) -> *const sszip_field {
-    let fields = fields.map(|(name, value)| sszip_field {
+fn fields<const N: usize>(fields: [(&'static str, &'static str); N]) -> *const sszip_header {
+    let fields = fields.map(|(name, value)| sszip_header {
         name: text(name),
         value: text(value),
     });
@@ -160,18 +167,18 @@ fn response() -> sszip_response_head {
 /// A step that no call reports, as an initial value.
 fn unset_step() -> sszip_step {
     sszip_step {
-        act: sszip_do::SSZIP_DO_WAIT,
+        action: sszip_action::SSZIP_ACTION_WAIT,
         job: null_mut(),
-        why: null(),
+        reason: null(),
     }
 }
 
-fn lookup_request() -> sszip_asked {
+fn lookup_request() -> sszip_lookup_request {
     // SAFETY: all zeros are a valid value.
-    let nothing: sszip_asked = unsafe { zeroed() };
-    sszip_asked {
-        size: size_of::<sszip_asked>(),
-        body_is: 0,
+    let nothing: sszip_lookup_request = unsafe { zeroed() };
+    sszip_lookup_request {
+        size: size_of::<sszip_lookup_request>(),
+        body_state: 0,
         body: text(r#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId","params":[]}"#),
         ..nothing
     }
@@ -225,7 +232,10 @@ fn stream_refuses_an_unknown_flush() {
 fn failure_functions_refuse_an_unknown_failure() {
     let mut host = Host::new();
     let exchange = host.with_request_head();
-    for says in [sszip_exchange_fails, sszip_exchange_would_stand_in] {
+    for says in [
+        sszip_exchange_upstream_failed,
+        sszip_exchange_would_serve_stale,
+    ] {
         let fails = |number| {
             let mut stands_in = true;
             // SAFETY: both are valid.
@@ -252,18 +262,18 @@ fn lookup_refuses_an_unknown_kind_of_body() {
     let mut host = Host::new();
     let exchange = host.with_request_head();
     let look_up = |number| {
-        let asked = sszip_asked {
-            body_is: number,
+        let asked = sszip_lookup_request {
+            body_state: number,
             ..lookup_request()
         };
         let mut step = unset_step();
         // SAFETY: all are valid.
-        unsafe { sszip_exchange_look_up(exchange, &asked, &mut step) }
+        unsafe { sszip_exchange_lookup(exchange, &asked, &mut step) }
     };
     for number in unknown_numbers(3) {
         assert_eq!(look_up(number), SSZIP_STATUS_MISUSE, "{number}");
     }
-    let unread = sszip_request_body::SSZIP_BODY_UNREAD;
+    let unread = sszip_request_body::SSZIP_BODY_AWAITS_CONTINUE;
     assert_eq!(look_up(unread as u32), SSZIP_STATUS_OK);
 }
 
@@ -274,9 +284,9 @@ fn link_refuses_an_unknown_connection_result() {
         assert_eq!(told, SSZIP_STATUS_MISUSE, "{number}");
     }
     for opened in [
-        sszip_link_opened::SSZIP_LINK_OPEN,
-        sszip_link_opened::SSZIP_LINK_FAILED,
-        sszip_link_opened::SSZIP_LINK_ABSENT,
+        sszip_connect_result::SSZIP_CONNECT_OPEN,
+        sszip_connect_result::SSZIP_CONNECT_FAILED,
+        sszip_connect_result::SSZIP_CONNECT_REFUSED,
     ] {
         assert_eq!(sszip_link_connected(0, opened as u32, 0), SSZIP_STATUS_OK);
     }
@@ -293,14 +303,14 @@ fn unknown_variable_number_has_no_name() {
 }
 
 /// The first `length` bytes of a struct, at the end of the readable memory.
-struct Short {
+struct TruncatedStruct {
     pages: *mut u8,
     length: usize,
 }
 
 const PAGE: usize = 64 << 10;
 
-impl Short {
+impl TruncatedStruct {
     fn of<T>(whole: &T, length: usize) -> Self {
         let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: the pages are new; the second is made inaccessible, and the bytes fit into the
@@ -320,7 +330,7 @@ impl Short {
     }
 }
 
-impl Drop for Short {
+impl Drop for TruncatedStruct {
     fn drop(&mut self) {
         // SAFETY: mapped above, and not borrowed.
         unsafe { munmap(self.pages.cast(), 2 * PAGE).unwrap() };
@@ -335,7 +345,7 @@ fn other_sizes<T>(sized: impl Fn(usize) -> T, mut call: impl FnMut(*const T) -> 
     }
     // the struct of an older host ends earlier, at the end of the readable memory
     for size in (8..own).step_by(8) {
-        let short = Short::of(&sized(size), size);
+        let short = TruncatedStruct::of(&sized(size), size);
         assert_eq!(call(short.pointer()), SSZIP_STATUS_MISUSE, "{size}");
     }
     assert_eq!(call(null()), SSZIP_STATUS_NULL);
@@ -346,9 +356,9 @@ fn other_sizes<T>(sized: impl Fn(usize) -> T, mut call: impl FnMut(*const T) -> 
 fn struct_size_is_the_first_member() {
     assert_eq!(offset_of!(sszip_request_head, size), 0);
     assert_eq!(offset_of!(sszip_response_head, size), 0);
-    assert_eq!(offset_of!(sszip_asked, size), 0);
+    assert_eq!(offset_of!(sszip_lookup_request, size), 0);
     assert_eq!(offset_of!(sszip_directive, size), 0);
-    assert_eq!(offset_of!(sszip_place, size), 0);
+    assert_eq!(offset_of!(sszip_route, size), 0);
 }
 
 #[test]
@@ -360,18 +370,18 @@ fn directive_and_route_of_another_size_are_refused() {
             ..directive("sszip")
         },
         // SAFETY: valid for its declared size.
-        |directive| unsafe { sszip_plan_set(plan, &mut block, directive, &mut said) },
+        |directive| unsafe { sszip_validated_config_set(plan, &mut block, directive, &mut said) },
     );
     other_sizes(
-        |size| sszip_place { size, ..place() },
+        |size| sszip_route { size, ..place() },
         // SAFETY: valid for its declared size.
         |place| unsafe {
-            let mut rules = zeroed::<sszip_rules>();
-            sszip_plan_add(plan, &mut block, 0, place, &mut rules, &mut said)
+            let mut rules = zeroed::<sszip_route_settings>();
+            sszip_validated_config_add_route(plan, &mut block, 0, place, &mut rules, &mut said)
         },
     );
     // SAFETY: made above.
-    unsafe { sszip_plan_free(plan) };
+    unsafe { sszip_validated_config_free(plan) };
 }
 
 #[test]
@@ -390,15 +400,15 @@ fn lookup_request_of_another_size_is_refused() {
     let mut host = Host::new();
     let exchange = host.with_request_head();
     other_sizes(
-        |size| sszip_asked {
+        |size| sszip_lookup_request {
             size,
             ..lookup_request()
         },
         |asked| {
             let mut step = unset_step();
             // SAFETY: valid for its declared size.
-            let status = unsafe { sszip_exchange_look_up(exchange, asked, &mut step) };
-            let is_forward = step.act == sszip_do::SSZIP_DO_FORWARD;
+            let status = unsafe { sszip_exchange_lookup(exchange, asked, &mut step) };
+            let is_forward = step.action == sszip_action::SSZIP_ACTION_FORWARD;
             assert_eq!(is_forward, status == SSZIP_STATUS_OK);
             status
         },
@@ -413,7 +423,7 @@ fn response_head_of_another_size_is_refused() {
     other_sizes(sized, |head| {
         let mut replaced = true;
         // SAFETY: valid for its declared size.
-        let status = unsafe { sszip_exchange_node_head(exchange, head, 0, 0, &mut replaced) };
+        let status = unsafe { sszip_exchange_upstream_head(exchange, head, 0, 0, &mut replaced) };
         assert_eq!(replaced, status != SSZIP_STATUS_OK);
         status
     });
@@ -421,7 +431,7 @@ fn response_head_of_another_size_is_refused() {
         let mut step = unset_step();
         // SAFETY: valid for its declared size.
         let status = unsafe { sszip_exchange_response_head(exchange, head, &mut step) };
-        let is_held = step.act == sszip_do::SSZIP_DO_HOLD;
+        let is_held = step.action == sszip_action::SSZIP_ACTION_BUFFER;
         assert_eq!(is_held, status == SSZIP_STATUS_OK);
         status
     });

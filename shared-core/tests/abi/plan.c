@@ -4,7 +4,7 @@
 
 
 static sszip_status
-set_all(sszip_plan *plan, size_t *block, const char *name,
+set_all(sszip_validated_config *plan, size_t *block, const char *name,
     const sszip_str *values, size_t n, sszip_str *said)
 {
     sszip_directive  directive;
@@ -17,12 +17,12 @@ set_all(sszip_plan *plan, size_t *block, const char *name,
     directive.file = str("f");
     directive.line = 1;
 
-    return sszip_plan_set(plan, block, &directive, said);
+    return sszip_validated_config_set(plan, block, &directive, said);
 }
 
 
 static sszip_status
-set_with_message(sszip_plan *plan, size_t *block, const char *name, const char *value,
+set_with_message(sszip_validated_config *plan, size_t *block, const char *name, const char *value,
     sszip_str *said)
 {
     sszip_str  argument = str(value);
@@ -32,7 +32,7 @@ set_with_message(sszip_plan *plan, size_t *block, const char *name, const char *
 
 
 void
-set(sszip_plan *plan, size_t *block, const char *name, const char *value)
+set(sszip_validated_config *plan, size_t *block, const char *name, const char *value)
 {
     sszip_str  said;
 
@@ -61,10 +61,10 @@ check_directive_errors(void)
 {
     size_t        block;
     sszip_str     said, arguments[2];
-    sszip_plan   *plan;
+    sszip_validated_config   *plan;
     sszip_store   store;
 
-    ok(sszip_plan_new(none, str("/no-such-folder/"), &plan));
+    ok(sszip_validated_config_new(none, str("/no-such-folder/"), &plan));
     block = 0;
 
     check(set_with_message(plan, &block, "sszip_comp_level", "13", &said)
@@ -79,7 +79,7 @@ check_directive_errors(void)
           == SSZIP_STATUS_NULL);
     check(set_with_message(plan, NULL, "sszip_comp_level", "1", &said)
           == SSZIP_STATUS_NULL);
-    check(sszip_plan_set(plan, &block, NULL, &said) == SSZIP_STATUS_NULL);
+    check(sszip_validated_config_set(plan, &block, NULL, &said) == SSZIP_STATUS_NULL);
 
     /* a block that does not exist */
     block = 99;
@@ -109,14 +109,14 @@ check_directive_errors(void)
     check(set_with_message(plan, &block, "sszip_cache_owner", "unix:/t", &said)
           == SSZIP_STATUS_INVALID);
     check(has(said, "is duplicate"));
-    check(sszip_plan_owner(plan).len == 0);
-    ok(sszip_plan_check(plan, &said));
-    check(memcmp(sszip_plan_owner(plan).data, "unix:/s", 8) == 0);
-    check(sszip_plan_store(plan, &store) == SSZIP_STATUS_MISUSE);
-    check(sszip_plan_store(NULL, &store) == SSZIP_STATUS_NULL);
-    check(sszip_plan_owner(NULL).len == 0);
+    check(sszip_validated_config_owner_socket(plan).len == 0);
+    ok(sszip_validated_config_check(plan, &said));
+    check(memcmp(sszip_validated_config_owner_socket(plan).data, "unix:/s", 8) == 0);
+    check(sszip_validated_config_store(plan, &store) == SSZIP_STATUS_MISUSE);
+    check(sszip_validated_config_store(NULL, &store) == SSZIP_STATUS_NULL);
+    check(sszip_validated_config_owner_socket(NULL).len == 0);
 
-    sszip_plan_free(plan);
+    sszip_validated_config_free(plan);
 }
 
 
@@ -127,11 +127,11 @@ check_plan(void)
 {
     size_t        block, of_another;
     sszip_str     said, servers[2];
-    sszip_plan   *plan;
-    sszip_place   place;
-    sszip_rules   rules;
+    sszip_validated_config   *plan;
+    sszip_route   place;
+    sszip_route_settings   rules;
 
-    ok(sszip_plan_new(none, none, &plan));
+    ok(sszip_validated_config_new(none, none, &plan));
     block = 0;
     of_another = 99;
 
@@ -140,50 +140,50 @@ check_plan(void)
     set(plan, &block, "sszip_cache_head", "http://node");
 
     memset(&place, 0, sizeof(place));
-    check(sszip_plan_add(plan, &block, 0, &place, &rules, &said)
+    check(sszip_validated_config_add_route(plan, &block, 0, &place, &rules, &said)
           == SSZIP_STATUS_MISUSE);
     place.size = sizeof(place);
     place.name = str("/p");
     place.answers = true;
-    check(sszip_plan_add(plan, &block, of_another, &place, &rules, &said)
+    check(sszip_validated_config_add_route(plan, &block, of_another, &place, &rules, &said)
           == SSZIP_STATUS_MISUSE);
-    check(sszip_plan_add(plan, &of_another, block, &place, &rules, &said)
+    check(sszip_validated_config_add_route(plan, &of_another, block, &place, &rules, &said)
           == SSZIP_STATUS_MISUSE);
-    check(sszip_plan_add(plan, &block, 0, &place, &rules, &said)
+    check(sszip_validated_config_add_route(plan, &block, 0, &place, &rules, &said)
           == SSZIP_STATUS_INVALID);
     check(has(said, "cache_head\" in location \"/p\""));
     check(has(said, "\"namespace=NAME\" in f:1"));
     place.name_space = str("main");
     place.per_request = true;
-    check(sszip_plan_add(plan, &block, 0, &place, &rules, &said)
+    check(sszip_validated_config_add_route(plan, &block, 0, &place, &rules, &said)
           == SSZIP_STATUS_INVALID);
     check(has(said, "\"sszip_cache_namespace\" has variables"));
     place.per_request = false;
-    ok(sszip_plan_add(plan, &block, 0, &place, &rules, &said));
+    ok(sszip_validated_config_add_route(plan, &block, 0, &place, &rules, &said));
     check(said.len == 0);
 
     servers[0] = str("10.0.0.1:8545");
     servers[1] = str("10.0.0.2:8545");
-    ok(sszip_plan_add_upstream(plan, str("nodes"), servers, 2));
-    ok(sszip_plan_add_upstream(plan, str("nobody"), NULL, 0));
+    ok(sszip_validated_config_add_upstream(plan, str("nodes"), servers, 2));
+    ok(sszip_validated_config_add_upstream(plan, str("nobody"), NULL, 0));
 
-    check(sszip_plan_check(plan, &said) == SSZIP_STATUS_INVALID);
+    check(sszip_validated_config_check(plan, &said) == SSZIP_STATUS_INVALID);
     check(has(said, "needs \"sszip_cache_path\""));
-    check(sszip_plan_owner(plan).len == 0);
+    check(sszip_validated_config_owner_socket(plan).len == 0);
 
-    check(sszip_plan_add(NULL, &block, 0, &place, &rules, &said)
+    check(sszip_validated_config_add_route(NULL, &block, 0, &place, &rules, &said)
           == SSZIP_STATUS_NULL);
-    check(sszip_plan_add(plan, NULL, 0, &place, &rules, &said)
+    check(sszip_validated_config_add_route(plan, NULL, 0, &place, &rules, &said)
           == SSZIP_STATUS_NULL);
-    check(sszip_plan_add(plan, &block, 0, NULL, &rules, &said)
+    check(sszip_validated_config_add_route(plan, &block, 0, NULL, &rules, &said)
           == SSZIP_STATUS_NULL);
-    check(sszip_plan_add(plan, &block, 0, &place, NULL, &said)
+    check(sszip_validated_config_add_route(plan, &block, 0, &place, NULL, &said)
           == SSZIP_STATUS_NULL);
-    check(sszip_plan_add_upstream(NULL, none, NULL, 0) == SSZIP_STATUS_NULL);
-    check(sszip_plan_check(plan, NULL) == SSZIP_STATUS_NULL);
-    check(sszip_plan_start(NULL, 1) == SSZIP_STATUS_NULL);
-    check(sszip_plan_new(none, none, NULL) == SSZIP_STATUS_NULL);
+    check(sszip_validated_config_add_upstream(NULL, none, NULL, 0) == SSZIP_STATUS_NULL);
+    check(sszip_validated_config_check(plan, NULL) == SSZIP_STATUS_NULL);
+    check(sszip_validated_config_start(NULL, 1) == SSZIP_STATUS_NULL);
+    check(sszip_validated_config_new(none, none, NULL) == SSZIP_STATUS_NULL);
 
-    sszip_plan_free(plan);
-    sszip_plan_free(NULL);
+    sszip_validated_config_free(plan);
+    sszip_validated_config_free(NULL);
 }

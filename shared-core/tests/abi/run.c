@@ -8,7 +8,7 @@ print_mode_and_head(sszip_exchange *exchange)
 {
     size_t             i, n;
     sszip_str          name;
-    const sszip_edit  *edits;
+    const sszip_head_edit  *edits;
 
     ok(sszip_exchange_variable(exchange, variable("sszip_mode"), &name));
     printf("%.*s\n", (int) name.len, (const char *) name.data);
@@ -85,11 +85,11 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
     uint8_t              *copy;
     const sszip_str      *body;
     sszip_str             piece;
-    sszip_field           field;
+    sszip_header           field;
     sszip_exchange       *exchange;
-    sszip_do              state;
+    sszip_action              state;
     sszip_step            step;
-    const sszip_edit     *edits;
+    const sszip_head_edit     *edits;
     sszip_request_head    request;
     sszip_response_head   head;
 
@@ -118,16 +118,16 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
     head.status = 200;
     head.coding_allowed = true;
     ok(sszip_exchange_response_head(exchange, &head, &step));
-    state = step.act;
+    state = step.action;
 
-    if (state != SSZIP_DO_HOLD) {
+    if (state != SSZIP_ACTION_BUFFER) {
         print_mode_and_head(exchange);
     }
 
     hold_ms = sszip_exchange_next_timer(exchange);
     check((hold_ms >= 0)
-          == (state == SSZIP_DO_STREAM
-              || (state == SSZIP_DO_HOLD && chunked)));
+          == (state == SSZIP_ACTION_STREAM
+              || (state == SSZIP_ACTION_BUFFER && chunked)));
 
     for (at = 0; at < body_length; at += len) {
         len = body_length - at < piece_length ? body_length - at : piece_length;
@@ -140,52 +140,52 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
         piece.data = copy;
         piece.len = len;
 
-        if (state == SSZIP_DO_HOLD) {
+        if (state == SSZIP_ACTION_BUFFER) {
             ok(sszip_exchange_piece(exchange, piece, &step));
 
-            if (step.act == SSZIP_DO_SEND_THEN_PASS) {
+            if (step.action == SSZIP_ACTION_SEND_THEN_PASS) {
                 print_mode_and_head(exchange);
                 write_body(exchange);
-                state = SSZIP_DO_PASS;
+                state = SSZIP_ACTION_PASS;
 
-            } else if (step.act == SSZIP_DO_STREAM) {
+            } else if (step.action == SSZIP_ACTION_STREAM) {
                 print_mode_and_head(exchange);
-                state = SSZIP_DO_STREAM;
+                state = SSZIP_ACTION_STREAM;
             }
         }
 
-        if (state == SSZIP_DO_STREAM) {
+        if (state == SSZIP_ACTION_STREAM) {
             stream(exchange, piece, at % 3 ? SSZIP_FLUSH_NONE
                                            : SSZIP_FLUSH_SYNC);
         }
 
-        if (state == SSZIP_DO_PASS) {
+        if (state == SSZIP_ACTION_PASS) {
             write_bytes(copy, len);
         }
 
         free(copy);
     }
 
-    if (state == SSZIP_DO_HOLD) {
+    if (state == SSZIP_ACTION_BUFFER) {
         ok(sszip_exchange_end(exchange, &step));
-        check((step.act == SSZIP_DO_RUN) == (body_length > 262144));
+        check((step.action == SSZIP_ACTION_RUN_JOB) == (body_length > 262144));
 
-        if (step.act == SSZIP_DO_RUN) {
+        if (step.action == SSZIP_ACTION_RUN_JOB) {
             /* until the job is done the exchange has no body and no mode */
             ok(sszip_exchange_body(exchange, &body, &n));
             check(n == 0);
             check_variable(exchange, "sszip_mode", "off");
             check(sszip_exchange_end(exchange, &step) == SSZIP_STATUS_MISUSE);
             ok(sszip_job_run(step.job));
-            ok(sszip_exchange_done(exchange, step.job, &step));
+            ok(sszip_exchange_job_done(exchange, step.job, &step));
         }
 
-        check(step.act == SSZIP_DO_SEND);
+        check(step.action == SSZIP_ACTION_SEND);
         print_mode_and_head(exchange);
         write_body(exchange);
     }
 
-    if (state == SSZIP_DO_STREAM) {
+    if (state == SSZIP_ACTION_STREAM) {
         stream(exchange, str(""), SSZIP_FLUSH_FINISH);
         ok(sszip_exchange_variable(exchange, variable("sszip_ratio"), &ratio));
         check(ratio.len >= 4 && ratio.data[ratio.len - 3] == '.');

@@ -20,12 +20,12 @@ check_script_without_cache(void)
     uint64_t   generation;
     sszip_str  out;
 
-    check(sszip_kept_get(str("a"), now, &out) == SSZIP_STATUS_INVALID);
+    check(sszip_value_get(str("a"), now, &out) == SSZIP_STATUS_INVALID);
     check(is(out, "nothing is cached here: sszip_cache is on nowhere"));
-    check(sszip_kept_set(str("a"), str("b"), 5, now, &out)
+    check(sszip_value_set(str("a"), str("b"), 5, now, &out)
           == SSZIP_STATUS_INVALID);
-    check(sszip_kept_delete(str("a"), &out) == SSZIP_STATUS_INVALID);
-    ok(sszip_kept_look_up(str("a"), &out, &generation));
+    check(sszip_value_delete(str("a"), &out) == SSZIP_STATUS_INVALID);
+    ok(sszip_value_lookup_request(str("a"), &out, &generation));
     check(out.data == NULL);
 }
 
@@ -33,12 +33,12 @@ check_script_without_cache(void)
 void
 check_script(void)
 {
-    sszip_given_free();
+    sszip_result_free();
     check_script_values();
     check_calls();
     check_coders();
-    sszip_given_free();
-    sszip_given_free();
+    sszip_result_free();
+    sszip_result_free();
 }
 
 
@@ -59,30 +59,30 @@ check_script_values(void)
     uint64_t   generation;
     sszip_str  out;
 
-    ok(sszip_kept_get(str("a"), now, &out));
+    ok(sszip_value_get(str("a"), now, &out));
     check(out.data == NULL);
 
     /* without an owner there is no request to send */
-    ok(sszip_kept_set(str("a"), str("value"), 500, now, &out));
+    ok(sszip_value_set(str("a"), str("value"), 500, now, &out));
     check(out.data == NULL);
-    ok(sszip_kept_get(str("a"), now + 499, &out));
+    ok(sszip_value_get(str("a"), now + 499, &out));
     check(is(out, "value"));
 
     /* a borrowed value outlives its entry */
-    ok(sszip_kept_set(none, none, 500, now, &out));
-    ok(sszip_kept_get(none, now, &out));
+    ok(sszip_value_set(none, none, 500, now, &out));
+    ok(sszip_value_get(none, now, &out));
     check(out.data != NULL && out.len == 0);
-    ok(sszip_kept_get(str("a"), now + 500, &out));
+    ok(sszip_value_get(str("a"), now + 500, &out));
     check(out.data == NULL);
-    ok(sszip_kept_delete(str("a"), &out));
+    ok(sszip_value_delete(str("a"), &out));
     check(out.data == NULL);
-    ok(sszip_kept_look_up(str("a"), &out, &generation));
+    ok(sszip_value_lookup_request(str("a"), &out, &generation));
     check(out.data == NULL && generation == 0);
-    check(sszip_kept_take(str("a"), str("no head"), none, 0, now, &out)
+    check(sszip_value_decode_reply(str("a"), str("no head"), none, 0, now, &out)
           == SSZIP_STATUS_INVALID);
-    check(sszip_kept_get(str("a"), now, NULL) == SSZIP_STATUS_NULL);
+    check(sszip_value_get(str("a"), now, NULL) == SSZIP_STATUS_NULL);
 
-    check(sszip_stored_get(str("12"), str("1"), now, &out)
+    check(sszip_cached_response_get(str("12"), str("1"), now, &out)
           == SSZIP_STATUS_INVALID);
     check(is(out, "the key must be 64 hexadecimal digits"));
 
@@ -90,10 +90,10 @@ check_script_values(void)
     check(out.data == NULL);
     check(sszip_purge_request(str("nothing"), &out) == SSZIP_STATUS_INVALID);
 
-    ok(sszip_owner_head(str("HTTP/1.1 409 No\r\ncontent-length: 7\r\n\r\n"),
+    ok(sszip_owner_reply_head(str("HTTP/1.1 409 No\r\ncontent-length: 7\r\n\r\n"),
                         &status, &length));
     check(status == 409 && length == 7);
-    check(sszip_owner_head(str("HTTP/1.1 200 OK\r\n\r\n"), &status, &length)
+    check(sszip_owner_reply_head(str("HTTP/1.1 200 OK\r\n\r\n"), &status, &length)
           == SSZIP_STATUS_INVALID);
 }
 
@@ -105,7 +105,7 @@ check_calls(void)
     char              *p;
     size_t             n;
     sszip_str          body, out;
-    sszip_field        field;
+    sszip_header        field;
     const sszip_call  *calls;
 
     static const char  text[] =
@@ -113,19 +113,19 @@ check_calls(void)
         "{\"jsonrpc\":\"2.0\",\"method\":\"c\"}]";
 
     body.len = strlen(text);
-    p = (char *) sszip_calls_room(body.len);
+    p = (char *) sszip_calls_buffer(body.len);
     check(p != NULL);
     memcpy(p, text, body.len);
     body.data = (uint8_t *) p;
 
-    ok(sszip_calls_read(NULL, 0, body, 1000, 10, &calls, &n, &batch, &out));
+    ok(sszip_calls_parse(NULL, 0, body, 1000, 10, &calls, &n, &batch, &out));
     check(n == 2 && batch);
     check(is(calls[0].method, "b") && is(calls[0].id, "\"a\""));
     check(is(calls[0].params, "[1]"));
     check(is(calls[1].method, "c") && calls[1].id.data == NULL);
     check(calls[1].params.data == NULL);
 
-    check(sszip_calls_read(NULL, 0, body, 1000, 1, &calls, &n, &batch, &out)
+    check(sszip_calls_parse(NULL, 0, body, 1000, 1, &calls, &n, &batch, &out)
           == SSZIP_STATUS_INVALID);
     check(is(out, "long-batch"));
 
@@ -137,7 +137,7 @@ check_calls(void)
     body.len = out.len;
     field.name = str("Content-Encoding");
     field.value = str("gzip");
-    ok(sszip_calls_read(&field, 1, body, 1000, 10, &calls, &n, &batch, &out));
+    ok(sszip_calls_parse(&field, 1, body, 1000, 10, &calls, &n, &batch, &out));
     free(p);
     check(n == 2 && is(calls[1].method, "c"));
 }
@@ -147,7 +147,7 @@ static void
 check_coders(void)
 {
     sszip_str   out;
-    sszip_what  what;
+    sszip_ssz_type  what;
 
     check(sszip_gzip(str("a"), 13, &out) == SSZIP_STATUS_INVALID);
     check(is(out, "the level must be from 0 to 12"));

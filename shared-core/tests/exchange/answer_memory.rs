@@ -4,13 +4,13 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use sszip_core::config::Config;
+use sszip_core::config::RouteConfig;
 use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
-use sszip_core::exchange::Asked;
+use sszip_core::exchange::LookupRequest;
 use sszip_core::memory::Budget;
 use sszip_core::mode::Mode;
 
-use crate::driven::{ran, sent, through, End};
+use crate::driven::{client_body, run_job, sent, End};
 use crate::setup::{self, request_head, response_head, JSON};
 
 const KIB: usize = 1 << 10;
@@ -18,13 +18,13 @@ const MIB: usize = 1 << 20;
 /// Bytes reserved for a response without received bytes, and for its compressed form.
 const FIRST: usize = 2 * 64 * KIB;
 
-fn config(lines: &[&str]) -> (Arc<Config>, Budget) {
+fn config(lines: &[&str]) -> (Arc<RouteConfig>, Budget) {
     let config = setup::config(&[&["comp_level 1"], lines].concat());
     let budget = config.process.budget.clone();
     (config, budget)
 }
 
-fn requested(config: &Arc<Config>, method: &[u8]) -> Driver {
+fn requested(config: &Arc<RouteConfig>, method: &[u8]) -> Driver {
     let mut driver = Driver::new(Arc::clone(config));
     let fields = [JSON, (b"Accept-Encoding", b"gzip")];
     driver.request_head(request_head(method, &fields)).unwrap();
@@ -57,7 +57,10 @@ fn announced_lengths_reserve_no_memory() {
     let mut drivers = Vec::new();
     for _ in 0..100 {
         let mut driver = requested(&config, b"GET");
-        assert!(matches!(announced(&mut driver, 16 * MIB, None), Step::Hold));
+        assert!(matches!(
+            announced(&mut driver, 16 * MIB, None),
+            Step::Buffer
+        ));
         assert!(matches!(driver.piece(b"{").unwrap(), Step::Await));
         drivers.push(driver);
     }
@@ -66,7 +69,7 @@ fn announced_lengths_reserve_no_memory() {
     let whole = body(8 * MIB);
     let mut driver = requested(&config, b"GET");
     let step = announced(&mut driver, whole.len(), None);
-    let got = through(&mut driver, step, whole.chunks(16 * KIB), End::Whole);
+    let got = client_body(&mut driver, step, whole.chunks(16 * KIB), End::Whole);
     assert!(gunzipped(&got.unwrap().unwrap()) == whole);
     assert_eq!(driver.exchange().unwrap().mode(), Mode::Oneshot);
     drop((driver, drivers));
@@ -80,7 +83,7 @@ fn reserved_memory_grows_with_the_received_bytes() {
     let mut driver = requested(&config, b"GET");
     assert!(matches!(
         announced(&mut driver, whole.len(), None),
-        Step::Hold
+        Step::Buffer
     ));
     let mut came = 0;
     for piece in whole.chunks(10_000) {
@@ -92,7 +95,7 @@ fn reserved_memory_grows_with_the_received_bytes() {
     // including the compressed form
     assert_eq!(budget.used(), 2 * whole.len());
     let step = driver.end().unwrap();
-    assert!(matches!(ran(&mut driver, step), Step::Send));
+    assert!(matches!(run_job(&mut driver, step), Step::Send));
     assert!(gunzipped(&sent(&driver)) == whole);
 }
 
@@ -104,7 +107,7 @@ fn response_is_streamed_when_its_memory_is_refused() {
         let others = budget.reserve(taken * MIB, 8 * MIB).unwrap();
         let mut driver = requested(&config, b"GET");
         let step = announced(&mut driver, whole.len(), None);
-        let got = through(&mut driver, step, whole.chunks(10_000), End::Whole);
+        let got = client_body(&mut driver, step, whole.chunks(10_000), End::Whole);
         assert!(gunzipped(&got.unwrap().unwrap()) == whole);
         let expected = match taken {
             0 | 2 => Mode::Oneshot,
@@ -124,7 +127,7 @@ fn compressed_response_passes_unchanged_when_its_memory_is_refused() {
     let whole = body(MIB);
     let others = budget.reserve(MIB, 2 * MIB).unwrap();
     let step = announced(&mut driver, whole.len(), Some(b"gzip"));
-    let got = through(&mut driver, step, whole.chunks(10_000), End::Whole);
+    let got = client_body(&mut driver, step, whole.chunks(10_000), End::Whole);
     assert!(got.unwrap().unwrap() == whole);
     assert_eq!(driver.exchange().unwrap().mode(), Mode::Memory);
     drop((driver, others));
@@ -136,16 +139,19 @@ fn announced_length_of_a_split_batch_reserves_no_memory() {
     let (config, budget) = config(&["memory 64m", "cache on", "method deny debug_*"]);
     let mut driver = requested(&config, b"POST");
     let batch = br#"[{"jsonrpc":"2.0","id":1,"method":"debug_x"},{"jsonrpc":"2.0","id":2,"method":"eth_x"}]"#;
-    driver.need(BodyLength::Known(batch.len() as u64));
-    let asked = Asked {
+    driver.required_body(BodyLength::Known(batch.len() as u64));
+    let asked = LookupRequest {
         now: 1,
         coding_allowed: true,
-        ..Asked::default()
+        ..LookupRequest::default()
     };
-    let step = driver.look_up(RequestBody::Whole(batch), asked).unwrap();
+    let step = driver.lookup(RequestBody::Whole(batch), asked).unwrap();
     assert!(matches!(step, Step::ForwardRewritten));
     let before = budget.used();
-    assert!(matches!(announced(&mut driver, 16 * MIB, None), Step::Hold));
+    assert!(matches!(
+        announced(&mut driver, 16 * MIB, None),
+        Step::Buffer
+    ));
     assert!(matches!(driver.piece(b"[").unwrap(), Step::Await));
     assert!(budget.used() <= before + FIRST, "{}", budget.used());
 }

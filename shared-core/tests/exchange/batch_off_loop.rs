@@ -4,15 +4,17 @@
 use std::sync::Arc;
 
 use sszip_core::cache::process::Process;
-use sszip_core::config::Config;
+use sszip_core::config::RouteConfig;
 use sszip_core::exchange::transitions::State;
-use sszip_core::exchange::{Asked, EndAction, Exchange, HeadAction, LookUp, PieceAction};
+use sszip_core::exchange::{
+    EndAction, Exchange, HeadAction, LookupAction, LookupRequest, PieceAction,
+};
 use sszip_core::mode::Mode;
 
 use crate::setup::{self, config_of_process, posted, response_head, JSON};
 use crate::support::gunzip;
 
-fn config() -> Arc<Config> {
+fn config() -> Arc<RouteConfig> {
     let process = Process::default();
     process.shared.start(64 << 20, 64 << 20, 1);
     config_of_process(process, &["cache on"])
@@ -33,18 +35,18 @@ fn batch(texts: impl Iterator<Item = String>) -> String {
     format!("[{}]", texts.collect::<Vec<_>>().join(","))
 }
 
-fn look_up(config: &Arc<Config>, body: &str, gzip: bool) -> (Exchange, LookUp) {
+fn look_up(config: &Arc<RouteConfig>, body: &str, gzip: bool) -> (Exchange, LookupAction) {
     let fields = [JSON, (b"Accept-Encoding", b"gzip")];
     let fields = if gzip { &fields[..] } else { &fields[..1] };
     let mut exchange = posted(config, fields);
-    let asked = Asked {
+    let asked = LookupRequest {
         namespace: Some(b"n"),
         body: body.as_bytes(),
         now: 1000,
         coding_allowed: true,
-        ..Asked::default()
+        ..LookupRequest::default()
     };
-    let found = exchange.look_up(asked).unwrap();
+    let found = exchange.lookup(asked).unwrap();
     (exchange, found)
 }
 
@@ -54,12 +56,12 @@ fn answer(exchange: &mut Exchange, body: &str) -> bool {
         .response_head(response_head(200, Some(body.len() as u64), &[JSON]))
         .unwrap();
     let off_loop = match action {
-        HeadAction::Hold => {
-            assert_eq!(exchange.piece(body.as_bytes()), Ok(PieceAction::Taken));
+        HeadAction::Buffer => {
+            assert_eq!(exchange.piece(body.as_bytes()), Ok(PieceAction::Buffered));
             let Ok(EndAction::Code { off_loop }) = exchange.end() else {
                 panic!("it is whole");
             };
-            exchange.code().unwrap();
+            exchange.compress().unwrap();
             off_loop
         }
         HeadAction::Tee => {
@@ -86,13 +88,13 @@ fn body(exchange: &Exchange) -> String {
 
 /// Configuration whose cache holds these responses, strictly checked because each was requested
 /// twice.
-fn stored(blocks: std::ops::Range<usize>, length: usize) -> Arc<Config> {
+fn stored(blocks: std::ops::Range<usize>, length: usize) -> Arc<RouteConfig> {
     let config = config();
     for block in blocks {
         let (mut exchange, _) = look_up(&config, &call(block), true);
         answer(&mut exchange, &node_response(block, length));
         let (_, found) = look_up(&config, &call(block), true);
-        assert_eq!(found, LookUp::Respond);
+        assert_eq!(found, LookupAction::Respond);
     }
     config
 }
@@ -100,23 +102,23 @@ fn stored(blocks: std::ops::Range<usize>, length: usize) -> Arc<Config> {
 #[test]
 fn long_stored_responses_are_decompressed_off_the_loop() {
     for (count, length, gzip, expected) in [
-        (2, 100_000, false, LookUp::Respond),
-        (3, 100_000, false, LookUp::RespondOffLoop),
-        (2, 140_000, false, LookUp::RespondOffLoop),
+        (2, 100_000, false, LookupAction::Respond),
+        (3, 100_000, false, LookupAction::RespondOffLoop),
+        (2, 140_000, false, LookupAction::RespondOffLoop),
         // compressed entries are sent unchanged
-        (10, 100_000, true, LookUp::Respond),
+        (10, 100_000, true, LookupAction::Respond),
         // entries that are too short to be compressed alone are compressed as a batch
-        (50, 900, true, LookUp::Respond),
-        (400, 900, true, LookUp::RespondOffLoop),
+        (50, 900, true, LookupAction::Respond),
+        (400, 900, true, LookupAction::RespondOffLoop),
         // uncompressed entries need no decompression
-        (400, 900, false, LookUp::Respond),
+        (400, 900, false, LookupAction::Respond),
     ] {
         let process = stored(0..count, length).process.clone();
         let config = config_of_process(process, &["cache on", "batch_max 1000"]);
         let (mut exchange, found) = look_up(&config, &batch((0..count).map(call)), gzip);
         assert_eq!(found, expected, "{count} of {length}, gzip: {gzip}");
-        if found == LookUp::RespondOffLoop {
-            exchange.code().unwrap();
+        if found == LookupAction::RespondOffLoop {
+            exchange.compress().unwrap();
         }
         assert_eq!(exchange.status(), 200);
         let whole = batch((0..count).map(|block| node_response(block, length)));
@@ -129,8 +131,8 @@ fn long_stored_responses_are_decompressed_off_the_loop() {
 fn stored_batch_is_fetched_when_its_decompression_fails() {
     let config = stored(0..3, 140_000);
     let (mut exchange, found) = look_up(&config, &batch((0..3).map(call)), false);
-    assert_eq!(found, LookUp::RespondOffLoop);
-    exchange.give_up(Mode::Failed).unwrap();
+    assert_eq!(found, LookupAction::RespondOffLoop);
+    exchange.send_original(Mode::Failed).unwrap();
     assert_eq!(exchange.state(), State::AwaitingHead);
     assert_eq!((exchange.status(), exchange.body().count()), (0, 0));
     assert!(exchange.head_edits().is_empty());
@@ -145,7 +147,7 @@ fn short_fetched_part_with_long_stored_parts_is_merged_off_the_loop() {
     ] {
         let config = stored(0..2, length);
         let (mut exchange, found) = look_up(&config, &batch((0..3).map(call)), gzip);
-        assert_eq!(found, LookUp::ForwardRewritten);
+        assert_eq!(found, LookupAction::ForwardRewritten);
         let off_loop = answer(
             &mut exchange,
             &batch(std::iter::once(node_response(2, 100))),

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use sszip_core::cache::process::wake::EventLoop;
 use sszip_core::cache::process::Process;
-use sszip_core::config::{Config, Directives};
+use sszip_core::config::{ConfigBlock, RouteConfig};
 use sszip_core::exchange::drive::{Driver, Step};
 use sszip_core::exchange::transitions::State;
 use sszip_core::exchange::{
-    EndAction, Exchange, HeadAction, PieceAction, Purge, RequestHead, ResponseHead, StreamFailure,
+    BodyStreamError, EndAction, Exchange, HeadAction, PieceAction, PurgeRequest, RequestHead,
+    ResponseHead,
 };
 use sszip_core::gzip::oneshot::gzip;
 use sszip_core::gzip::stream::Flush;
@@ -69,7 +70,7 @@ fn flush() -> impl Strategy<Value = Flush> {
     prop::sample::select(vec![Flush::None, Flush::Sync, Flush::Finish])
 }
 
-fn config(budget: &Budget) -> Arc<Config> {
+fn config(budget: &Budget) -> Arc<RouteConfig> {
     let lines = ["min_length 10", "max_oneshot 2k", "hold 500"];
     config_of_process(budget.clone(), &lines)
 }
@@ -103,15 +104,15 @@ proptest! {
                 }
                 Event::Piece(piece) => exchange.piece(&piece).is_err(),
                 Event::End => exchange.end().is_err(),
-                Event::Release => exchange.release().is_err(),
+                Event::Release => exchange.end_buffering().is_err(),
                 Event::Stream(piece, flush, room) => {
                     // a stream that ends early is truncated, which is not a refusal
                     let step = exchange.stream(&piece, flush, &mut vec![0; room]);
-                    matches!(step, Err(StreamFailure::Misuse(_)))
+                    matches!(step, Err(BodyStreamError::Misuse(_)))
                 }
-                Event::CutShort => exchange.cut_short().is_err(),
-                Event::Code => exchange.code().is_err(),
-                Event::GiveUp => exchange.give_up(Mode::Failed).is_err(),
+                Event::CutShort => exchange.abort().is_err(),
+                Event::Code => exchange.compress().is_err(),
+                Event::GiveUp => exchange.send_original(Mode::Failed).is_err(),
             };
             if refused {
                 prop_assert_eq!((exchange.state(), exchange.mode()), (state, mode));
@@ -140,7 +141,7 @@ proptest! {
             .request_head(request_head(b"GET", &[(b"Accept-Encoding", accept.as_bytes())]))
             .unwrap();
         let length = Some(body.len() as u64);
-        prop_assert_eq!(response_head(&mut exchange, 200, length, None), Ok(HeadAction::Hold));
+        prop_assert_eq!(response_head(&mut exchange, 200, length, None), Ok(HeadAction::Buffer));
 
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(body.len())).collect();
         cuts.extend([0, body.len()]);
@@ -150,19 +151,19 @@ proptest! {
         for (n, pair) in cuts.windows(2).enumerate() {
             let piece = &body[pair[0]..pair[1]];
             if holding && give_up_after == Some(n) {
-                exchange.give_up(Mode::Failed).unwrap();
+                exchange.send_original(Mode::Failed).unwrap();
                 sent.extend(exchange.body().flatten());
                 holding = false;
             }
             if holding {
-                prop_assert_eq!(exchange.piece(piece), Ok(PieceAction::Taken));
+                prop_assert_eq!(exchange.piece(piece), Ok(PieceAction::Buffered));
             } else {
                 sent.extend_from_slice(piece);
             }
         }
         if holding {
             prop_assert_eq!(exchange.end(), Ok(EndAction::Code { off_loop: false }));
-            exchange.code().unwrap();
+            exchange.compress().unwrap();
             sent.extend(exchange.body().flatten());
         }
 
@@ -199,7 +200,7 @@ proptest! {
         let mut action = exchange
             .response_head(ResponseHead { delimited, ..setup::response_head(200, None, &[JSON]) })
             .unwrap();
-        prop_assert_eq!(action, HeadAction::Hold);
+        prop_assert_eq!(action, HeadAction::Buffer);
 
         let mut cuts: Vec<(usize, Flush)> = cuts
             .iter()
@@ -213,23 +214,23 @@ proptest! {
         for (n, (end, flush)) in cuts.into_iter().enumerate() {
             let piece = &body[start..end];
             start = end;
-            if action == HeadAction::Hold && release_after == Some(n) {
-                prop_assert_eq!(exchange.release(), Ok(PieceAction::Stream));
+            if action == HeadAction::Buffer && release_after == Some(n) {
+                prop_assert_eq!(exchange.end_buffering(), Ok(PieceAction::Stream));
                 action = HeadAction::Stream;
             }
-            if action == HeadAction::Hold {
+            if action == HeadAction::Buffer {
                 match exchange.piece(piece).unwrap() {
-                    PieceAction::Taken => continue,
+                    PieceAction::Buffered => continue,
                     PieceAction::Stream => action = HeadAction::Stream,
-                    PieceAction::GiveUp => prop_assert!(false, "there was memory"),
+                    PieceAction::SendOriginal => prop_assert!(false, "there was memory"),
                 }
             }
             stream(&mut exchange, piece, flush, room, &mut sent);
         }
-        if action == HeadAction::Hold {
+        if action == HeadAction::Buffer {
             match exchange.end().unwrap() {
                 EndAction::Code { .. } => {
-                    exchange.code().unwrap();
+                    exchange.compress().unwrap();
                     sent.extend(exchange.body().flatten());
                 }
                 EndAction::Send => sent.extend(exchange.body().flatten()),
@@ -285,8 +286,11 @@ fn truncated_body_is_never_completed() {
     response_head(&mut exchange, 200, Some(100), None).unwrap();
     exchange.piece(&[b'a'; 99]).unwrap();
     assert_eq!(exchange.end(), Ok(EndAction::Fail));
-    assert_eq!((exchange.state(), exchange.mode()), (State::Cut, Mode::Cut));
-    assert!(exchange.body().next().is_none() && exchange.code().is_err());
+    assert_eq!(
+        (exchange.state(), exchange.mode()),
+        (State::Aborted, Mode::Cut)
+    );
+    assert!(exchange.body().next().is_none() && exchange.compress().is_err());
     assert_eq!(budget.used(), 0);
 }
 
@@ -303,16 +307,19 @@ fn stream_of_known_length_is_not_completed_early() {
         .stream(&[b'a'; 4999], Flush::None, &mut output)
         .unwrap();
     let end = exchange.stream(b"", Flush::Finish, &mut output);
-    assert_eq!(end, Err(StreamFailure::Short));
-    assert_eq!((exchange.state(), exchange.mode()), (State::Cut, Mode::Cut));
+    assert_eq!(end, Err(BodyStreamError::Short));
+    assert_eq!(
+        (exchange.state(), exchange.mode()),
+        (State::Aborted, Mode::Cut)
+    );
 }
 
 #[test]
 fn body_longer_than_declared_passes_unchanged() {
     let mut exchange = started_exchange(&Budget::new());
     response_head(&mut exchange, 200, Some(100), None).unwrap();
-    assert_eq!(exchange.piece(&[b'a'; 60]), Ok(PieceAction::Taken));
-    assert_eq!(exchange.piece(&[b'b'; 41]), Ok(PieceAction::GiveUp));
+    assert_eq!(exchange.piece(&[b'a'; 60]), Ok(PieceAction::Buffered));
+    assert_eq!(exchange.piece(&[b'b'; 41]), Ok(PieceAction::SendOriginal));
     assert_eq!(exchange.body().collect::<Vec<_>>(), [[b'a'; 60]]);
     assert_eq!(exchange.mode(), Mode::Failed);
 }
@@ -325,7 +332,7 @@ fn long_content_is_decompressed_off_the_loop() {
         let coded = gzip(&vec![b'a'; length], 1, length).unwrap();
         assert!(coded.len() < 100_000);
         let head = response_head(&mut exchange, 200, Some(coded.len() as u64), Some("gzip"));
-        assert_eq!(head, Ok(HeadAction::Hold));
+        assert_eq!(head, Ok(HeadAction::Buffer));
         exchange.piece(&coded).unwrap();
         let expected = EndAction::Code { off_loop: expected };
         assert_eq!(exchange.end(), Ok(expected), "{length}");
@@ -342,30 +349,30 @@ fn buffer_then_stream(memory: usize, body: &[u8]) -> (Mode, Vec<u8>) {
         .request_head(request_head(b"GET", &[(b"Accept-Encoding", b"gzip")]))
         .unwrap();
     let action = response_head(&mut exchange, 200, None, None);
-    assert_eq!(action, Ok(HeadAction::Hold));
-    let (mut action, mut sent) = (PieceAction::Taken, Vec::new());
+    assert_eq!(action, Ok(HeadAction::Buffer));
+    let (mut action, mut sent) = (PieceAction::Buffered, Vec::new());
     for piece in body.chunks(4000) {
-        if action == PieceAction::Taken {
+        if action == PieceAction::Buffered {
             action = exchange.piece(piece).unwrap();
             assert!(budget.used() <= memory);
-            if action == PieceAction::GiveUp {
+            if action == PieceAction::SendOriginal {
                 sent.extend(exchange.body().flatten());
             }
         }
         match action {
-            PieceAction::Taken => {}
-            PieceAction::GiveUp => sent.extend_from_slice(piece),
+            PieceAction::Buffered => {}
+            PieceAction::SendOriginal => sent.extend_from_slice(piece),
             PieceAction::Stream => stream(&mut exchange, piece, Flush::None, 1000, &mut sent),
         }
         assert!(budget.used() <= memory);
     }
     match action {
-        PieceAction::Taken => {
+        PieceAction::Buffered => {
             exchange.end().unwrap();
-            exchange.code().unwrap();
+            exchange.compress().unwrap();
             sent.extend(exchange.body().flatten());
         }
-        PieceAction::GiveUp => {}
+        PieceAction::SendOriginal => {}
         PieceAction::Stream => stream(&mut exchange, b"", Flush::Finish, 1000, &mut sent),
     }
     let mode = exchange.mode();
@@ -404,14 +411,14 @@ fn body_is_compressed_oneshot_when_memory_is_too_small_for_an_encoder() {
 fn purged(method: &[u8]) -> Driver {
     let process = Process::default();
     process.shared.start(1 << 20, 1 << 20, 1);
-    let mut driver = Driver::new(Arc::new(Directives::default().resolve(process)));
+    let mut driver = Driver::new(Arc::new(ConfigBlock::default().resolve(process)));
     let head = RequestHead {
         method,
         target: b"/purge?everything",
         fields: std::iter::empty(),
     };
     driver.request_head(head).unwrap();
-    let purge = Purge {
+    let purge = PurgeRequest {
         method,
         query: b"everything",
         namespace: None,

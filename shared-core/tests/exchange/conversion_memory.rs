@@ -3,22 +3,22 @@
 
 use std::sync::Arc;
 
-use sszip_core::config::Config;
+use sszip_core::config::RouteConfig;
 use sszip_core::exchange::drive::Driver;
 use sszip_core::memory::Reservation;
 use sszip_core::mode::Mode;
 
-use crate::ssz_concurrency::{asked, config, rest, value, EITHER, MANY, OCTETS};
+use crate::ssz_concurrency::{config, rest, start_conversion, value, EITHER, MANY, OCTETS};
 
 const MEMORY: usize = 64 << 20;
 const HOLD: usize = 1 << 20;
 
-fn config_with_memory(accepts_at_once: &str) -> Arc<Config> {
+fn config_with_memory(accepts_at_once: &str) -> Arc<RouteConfig> {
     config(accepts_at_once, &["memory 64m", "ssz_hold 1m"])
 }
 
 /// Reserves all of the memory but `free` bytes.
-fn use_all_but(config: &Config, free: usize) -> Reservation {
+fn use_all_but(config: &RouteConfig, free: usize) -> Reservation {
     let used = MEMORY - config.process.budget.used() - free;
     config.process.budget.reserve(used, MEMORY).unwrap()
 }
@@ -35,7 +35,7 @@ fn announced_length_reserves_no_memory() {
         let config = config_with_memory("100");
         let in_flight: Vec<_> = (0..50)
             .map(|_| {
-                let (mut driver, _) = asked(&config, accept, Some(40 << 20));
+                let (mut driver, _) = start_conversion(&config, accept, Some(40 << 20));
                 send(&mut driver, b"{");
                 driver
             })
@@ -49,7 +49,7 @@ fn announced_length_reserves_no_memory() {
 #[test]
 fn conversion_longer_than_the_memory_is_not_started() {
     let config = config_with_memory("8");
-    let (driver, _) = asked(&config, EITHER, Some(200 << 20));
+    let (driver, _) = start_conversion(&config, EITHER, Some(200 << 20));
     assert_eq!(driver.exchange().unwrap().mode(), Mode::Memory);
 }
 
@@ -59,7 +59,7 @@ fn response_passes_unchanged_if_memory_is_refused_while_the_original_is_buffered
     // before the first piece, while the original is buffered, and when all of it would be needed
     for sent in [0, HOLD / 2, HOLD - (100 << 10)] {
         let config = config_with_memory("8");
-        let (mut driver, step) = asked(&config, EITHER, Some(json.len()));
+        let (mut driver, step) = start_conversion(&config, EITHER, Some(json.len()));
         send(&mut driver, &json[..sent]);
         let others = use_all_but(&config, 1000);
         let (mode, status, got) = rest(&mut driver, step, &json[sent..]);
@@ -74,7 +74,7 @@ fn response_passes_unchanged_if_memory_is_refused_while_the_original_is_buffered
 fn announced_length_is_reserved_before_the_original_is_dropped() {
     let json = value(MANY);
     let config = config_with_memory("8");
-    let (mut driver, step) = asked(&config, EITHER, Some(json.len()));
+    let (mut driver, step) = start_conversion(&config, EITHER, Some(json.len()));
     send(&mut driver, &json[..HOLD + (32 << 10)]);
     assert!(config.process.budget.used() >= json.len() / 2);
     let others = use_all_but(&config, 0);
@@ -88,7 +88,7 @@ fn announced_length_is_reserved_before_the_original_is_dropped() {
 fn client_that_accepts_only_ssz_receives_503_if_memory_is_refused() {
     let json = value(MANY);
     let config = config_with_memory("8");
-    let (mut driver, step) = asked(&config, OCTETS, Some(json.len()));
+    let (mut driver, step) = start_conversion(&config, OCTETS, Some(json.len()));
     send(&mut driver, &json[..HOLD]);
     let others = use_all_but(&config, 0);
     let (mode, status, _) = rest(&mut driver, step, &json[HOLD..]);

@@ -4,24 +4,24 @@
 use std::sync::Arc;
 
 use sszip_core::cache::reason::Reason;
-use sszip_core::config::Config;
-use sszip_core::exchange::drive::{BodyLength, Driver, Need, RequestBody, Step};
-use sszip_core::exchange::{Asked, RequestHead};
+use sszip_core::config::RouteConfig;
+use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, RequiredBody, Step};
+use sszip_core::exchange::{LookupRequest, RequestHead};
 use sszip_core::mode::Mode;
 
-use crate::driven::{ran, sent};
+use crate::driven::{run_job, sent};
 use crate::setup;
 
 const OCTETS: &str = "application/octet-stream";
 const JSON: &str = "application/json";
 const SHORT: usize = 64 << 10;
 
-fn config(lines: &[&str]) -> Arc<Config> {
+fn config(lines: &[&str]) -> Arc<RouteConfig> {
     setup::config(&[&["ssz on", "ssz_preset mainnet"], lines].concat())
 }
 
 /// The driver of a POST whose body it needs.
-fn posted(config: &Arc<Config>, target: &str, fields: &[(&str, &str)]) -> Driver {
+fn posted(config: &Arc<RouteConfig>, target: &str, fields: &[(&str, &str)]) -> Driver {
     let mut driver = Driver::new(Arc::clone(config));
     let fields = fields
         .iter()
@@ -32,19 +32,22 @@ fn posted(config: &Arc<Config>, target: &str, fields: &[(&str, &str)]) -> Driver
         fields,
     };
     driver.request_head(head).unwrap();
-    assert_ne!(driver.need(BodyLength::Unknown), Need::Nothing);
+    assert_ne!(
+        driver.required_body(BodyLength::Unknown),
+        RequiredBody::Nothing
+    );
     driver
 }
 
 /// Looks up a body that is not contiguous and for which memory is refused.
 fn refused(driver: &mut Driver, body: &[u8]) -> Step {
-    assert!(!driver.take_room(body.len()));
-    let asked = Asked {
+    assert!(!driver.reserve_body_copy(body.len()));
+    let asked = LookupRequest {
         body: &body[..body.len().min(1000)],
-        ..Asked::default()
+        ..LookupRequest::default()
     };
-    let step = driver.look_up(RequestBody::Unavailable, asked).unwrap();
-    ran(driver, step)
+    let step = driver.lookup(RequestBody::Unavailable, asked).unwrap();
+    run_job(driver, step)
 }
 
 fn call(method: &str, length: usize) -> Vec<u8> {
@@ -58,21 +61,21 @@ fn copied_request_body_is_counted_until_the_lookup() {
     let used = || config.process.budget.used();
     let body = call("eth_chainId", 100_000);
     let mut first = posted(&config, "/", &[("Content-Type", JSON)]);
-    assert!(first.take_room(body.len()));
+    assert!(first.reserve_body_copy(body.len()));
     assert_eq!(used(), body.len());
     // the memory does not suffice for another copy, unless it is short
     let mut second = posted(&config, "/", &[("Content-Type", JSON)]);
-    assert!(!second.take_room(body.len()));
-    assert!(second.take_room(SHORT));
+    assert!(!second.reserve_body_copy(body.len()));
+    assert!(second.reserve_body_copy(SHORT));
     assert_eq!(used(), body.len());
     let step = first
-        .look_up(RequestBody::Whole(&body), Asked::default())
+        .lookup(RequestBody::Whole(&body), LookupRequest::default())
         .unwrap();
     assert!(matches!(step, Step::Forward));
     assert_eq!(used(), 0);
     // a request that is never looked up releases its memory too
     let mut third = posted(&config, "/", &[("Content-Type", JSON)]);
-    assert!(third.take_room(body.len()));
+    assert!(third.reserve_body_copy(body.len()));
     drop(third);
     assert_eq!(used(), 0);
 }
@@ -85,25 +88,25 @@ fn buffered_request_body_is_bounded_and_counted() {
     let mut first = asked();
     // the capacity doubles, up to the maximum length of a look-up
     let unknown = BodyLength::Unknown;
-    assert_eq!(first.may_keep(1000, unknown), Some(2000));
+    assert_eq!(first.buffer_allowance(1000, unknown), Some(2000));
     assert_eq!(used(), 1000);
-    assert_eq!(first.may_keep(80 << 10, unknown), Some(160 << 10));
-    assert_eq!(first.may_keep(160 << 10, unknown), Some(200 << 10));
+    assert_eq!(first.buffer_allowance(80 << 10, unknown), Some(160 << 10));
+    assert_eq!(first.buffer_allowance(160 << 10, unknown), Some(200 << 10));
     assert_eq!(used(), 160 << 10);
-    assert_eq!(first.may_keep((200 << 10) + 1, unknown), None);
+    assert_eq!(first.buffer_allowance((200 << 10) + 1, unknown), None);
     let mut second = asked();
     assert_eq!(
-        second.may_keep(150 << 10, BodyLength::Known(200 << 10)),
+        second.buffer_allowance(150 << 10, BodyLength::Known(200 << 10)),
         Some(200 << 10)
     );
     assert_eq!(used(), 310 << 10);
     // the copy would leave less memory than it uses itself
     let mut third = asked();
-    assert_eq!(third.may_keep(100 << 10, unknown), None);
+    assert_eq!(third.buffer_allowance(100 << 10, unknown), None);
     let whys = [Reason::RequestLength, Reason::Memory];
     for (driver, why) in [&mut first, &mut third].into_iter().zip(whys) {
         let step = driver
-            .look_up(RequestBody::Unavailable, Asked::default())
+            .lookup(RequestBody::Unavailable, LookupRequest::default())
             .unwrap();
         assert!(matches!(step, Step::Forward));
         assert_eq!(driver.exchange().unwrap().reason(), why);
@@ -111,7 +114,7 @@ fn buffered_request_body_is_bounded_and_counted() {
     assert_eq!(used(), 150 << 10);
     let body = call("eth_chainId", 100_000);
     assert!(second
-        .look_up(RequestBody::Whole(&body), Asked::default())
+        .lookup(RequestBody::Whole(&body), LookupRequest::default())
         .is_ok());
     assert_eq!(used(), 0);
 }
@@ -123,17 +126,20 @@ fn announced_request_lengths_reserve_no_memory() {
     let announced = BodyLength::Known(16 << 20);
     let mut stalled: Vec<Driver> = (0..17).map(|_| asked()).collect();
     for driver in &mut stalled {
-        assert_eq!(driver.may_keep(0, announced), Some(16 << 20));
-        assert_eq!(driver.may_keep(1, announced), Some(16 << 20));
+        assert_eq!(driver.buffer_allowance(0, announced), Some(16 << 20));
+        assert_eq!(driver.buffer_allowance(1, announced), Some(16 << 20));
     }
     assert_eq!(config.process.budget.used(), 17);
     let mut other = asked();
     let length = BodyLength::Known(300_000);
-    assert_eq!(other.may_keep(200_000, length), Some(300_000));
-    assert!(other.take_room(300_000));
+    assert_eq!(other.buffer_allowance(200_000, length), Some(300_000));
+    assert!(other.reserve_body_copy(300_000));
     // a body that is too long for a look-up is known by its head
     let mut longer = asked();
-    assert_eq!(longer.may_keep(0, BodyLength::Known((16 << 20) + 1)), None);
+    assert_eq!(
+        longer.buffer_allowance(0, BodyLength::Known((16 << 20) + 1)),
+        None
+    );
 }
 
 #[test]
@@ -144,17 +150,19 @@ fn requests_in_flight_leave_memory_for_another_request() {
     let mut refused = 0;
     for came in (1_u64..=150).map(|piece| piece * 100_000) {
         senders.retain_mut(|driver| {
-            let keeps = driver.may_keep(came, BodyLength::Unknown).is_some();
+            let keeps = driver.buffer_allowance(came, BodyLength::Unknown).is_some();
             refused += usize::from(!keeps);
             keeps
         });
         assert!(config.process.budget.used() <= 16 << 20);
         let mut other = asked();
         assert!(
-            other.may_keep(200_000, BodyLength::Unknown).is_some(),
+            other
+                .buffer_allowance(200_000, BodyLength::Unknown)
+                .is_some(),
             "{came}"
         );
-        assert!(other.take_room(200_000), "{came}");
+        assert!(other.reserve_body_copy(200_000), "{came}");
     }
     assert!(refused > 30);
 }

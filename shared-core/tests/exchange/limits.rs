@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use sszip_core::cache::process::wake::EventLoop;
-use sszip_core::config::Config;
+use sszip_core::config::RouteConfig;
 use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
-use sszip_core::exchange::Asked;
+use sszip_core::exchange::LookupRequest;
 use sszip_core::mode::Mode;
 
-use crate::driven::{ran, sent, stored, through, End};
+use crate::driven::{client_body, run_job, sent, stored, End};
 use crate::setup::{call, config, request_head, response_head, JSON};
 
 const ERROR: &str =
@@ -24,31 +24,31 @@ fn denied(id: u32) -> String {
 }
 
 /// Sends a request, and returns its driver with the step that follows.
-fn send_request(config: &Arc<Config>, body: &str, waiter: usize) -> (Driver, Step) {
+fn send_request(config: &Arc<RouteConfig>, body: &str, waiter: usize) -> (Driver, Step) {
     let mut driver = Driver::new(Arc::clone(config));
     driver.request_head(request_head(b"POST", &[JSON])).unwrap();
-    driver.need(BodyLength::Known(body.len() as u64));
+    driver.required_body(BodyLength::Known(body.len() as u64));
     let step = look_up_again(&mut driver, body, waiter);
     (driver, step)
 }
 
 fn look_up_again(driver: &mut Driver, body: &str, waiter: usize) -> Step {
-    let asked = Asked {
+    let asked = LookupRequest {
         now: 1,
         waiter: Some(EventLoop::default().waiter(waiter)),
-        ..Asked::default()
+        ..LookupRequest::default()
     };
     let step = driver
-        .look_up(RequestBody::Whole(body.as_bytes()), asked)
+        .lookup(RequestBody::Whole(body.as_bytes()), asked)
         .unwrap();
-    ran(driver, step)
+    run_job(driver, step)
 }
 
 /// Returns the client's response after the node has sent `body`.
 fn answer(driver: &mut Driver, body: &str) -> String {
     let head = response_head(200, Some(body.len() as u64), &[JSON]);
     let step = driver.response_head(head).unwrap();
-    let got = through(driver, step, [body.as_bytes()], End::Whole);
+    let got = client_body(driver, step, [body.as_bytes()], End::Whole);
     stored(driver, 1);
     String::from_utf8(got.unwrap().unwrap()).unwrap()
 }

@@ -6,22 +6,22 @@ mod answer_memory;
 mod batch_off_loop;
 mod bodies;
 mod cached;
+mod coalesced_variants;
+mod coalescing;
 mod conversion_memory;
 mod copied_requests;
 #[path = "../support/driven.rs"]
 mod driven;
-mod herd;
-mod herd_of_variants;
-mod inquiry;
-mod last_job;
 mod limits;
 mod max_answer;
 mod policy;
+mod probes;
 mod setup;
 mod split_batches;
 mod ssz_concurrency;
 mod stale;
 #[path = "../support/mod.rs"]
 mod support;
-mod unread;
+mod teardown_job;
+mod unchecked_entries;
 mod verify;

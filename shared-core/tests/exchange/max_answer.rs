@@ -5,15 +5,15 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use sszip_core::config::Config;
+use sszip_core::config::RouteConfig;
 use sszip_core::exchange::drive::{Driver, Step};
 use sszip_core::exchange::ResponseHead;
 use sszip_core::mode::Mode;
 
-use crate::driven::{sent, stored, through, End};
+use crate::driven::{client_body, sent, stored, End};
 use crate::setup::{self, call, config_of_process, look_up, response_head, JSON};
 
-fn config(lines: &[&str]) -> Arc<Config> {
+fn config(lines: &[&str]) -> Arc<RouteConfig> {
     let all = ["min_length 0", "max_answer eth_getLogs 1k"];
     setup::config(&[&all, lines].concat())
 }
@@ -60,7 +60,7 @@ fn no_answer(id: u32) -> String {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct How {
+struct NodeFraming {
     /// Whether the node sends `Content-Length`.
     length: bool,
     /// Whether the node compresses the response.
@@ -69,7 +69,7 @@ struct How {
     status: u16,
 }
 
-const PLAIN: How = How {
+const PLAIN: NodeFraming = NodeFraming {
     length: true,
     coded: false,
     piece: 4096,
@@ -77,7 +77,7 @@ const PLAIN: How = How {
 };
 
 /// Returns the response that the client receives after the node has sent `body`, decompressed.
-fn answer(driver: &mut Driver, body: &str, how: How) -> Option<String> {
+fn answer(driver: &mut Driver, body: &str, how: NodeFraming) -> Option<String> {
     let body = match how.coded {
         true => gzip(body.as_bytes()),
         false => body.as_bytes().to_vec(),
@@ -88,7 +88,7 @@ fn answer(driver: &mut Driver, body: &str, how: How) -> Option<String> {
     }
     let head = response_head(how.status, how.length.then_some(body.len() as u64), &fields);
     let step = driver.response_head(head).unwrap();
-    let got = through(driver, step, body.chunks(how.piece), End::Whole).unwrap()?;
+    let got = client_body(driver, step, body.chunks(how.piece), End::Whole).unwrap()?;
     stored(driver, 1);
     let edits = driver.exchange().unwrap().head_edits();
     let coding = edits.iter().rfind(|edit| edit.name == "Content-Encoding");
@@ -139,7 +139,7 @@ proptest! {
         };
         let (mut driver, step) = look_up(&config, &call(1, "eth_getLogs"), accepts);
         prop_assert!(matches!(step, Step::Forward));
-        let how = How { length, coded, piece, status };
+        let how = NodeFraming { length, coded, piece, status };
         let got = answer(&mut driver, &text, how).unwrap();
         let is_short = bytes <= 1024;
         let has_memory = length && !coded || lines != ["memory 1k"] || bytes < 400;
@@ -195,7 +195,7 @@ proptest! {
             answers.reverse();
         }
         let (length, coded, piece) = how;
-        let how = How { length, coded, piece, status: 200 };
+        let how = NodeFraming { length, coded, piece, status: 200 };
         let got = answer(&mut driver, &format!("[{}]", answers.join(",")), how).unwrap();
         prop_assert_eq!(got, format!("[{}]", expected.join(",")));
     }
@@ -221,7 +221,7 @@ fn batch_that_cannot_be_buffered_or_read_has_an_error_per_call() {
         for length in [true, false] {
             let config = config(lines);
             let (mut driver, _) = look_up(&config, &calls, "");
-            let how = How { length, ..PLAIN };
+            let how = NodeFraming { length, ..PLAIN };
             let got = answer(&mut driver, answers, how);
             if lines == ["memory 1k"] && got.is_none() {
                 // no memory to assemble the errors either: 502
@@ -287,8 +287,8 @@ fn truncated_response_is_not_reported_as_too_long() {
         ..response_head(200, None, &[JSON])
     };
     let step = driver.response_head(head).unwrap();
-    assert!(matches!(step, Step::Hold) && driver.next_timer().is_none());
-    let got = through(&mut driver, step, [&b"{\"jsonrpc\""[..]], End::Cut);
+    assert!(matches!(step, Step::Buffer) && driver.next_timeout_ms().is_none());
+    let got = client_body(&mut driver, step, [&b"{\"jsonrpc\""[..]], End::Cut);
     assert_eq!(
         (got.unwrap(), driver.exchange().unwrap().mode()),
         (None, Mode::Cut)
@@ -302,7 +302,7 @@ fn response_within_the_limit_is_stored() {
         for (length, coded) in [(true, false), (false, false), (true, true), (false, true)] {
             let config = config(&["cache on", "max_answer eth_getBlock* 1k"]);
             let block = |id| call(id, "eth_getBlockByHash");
-            let how = How {
+            let how = NodeFraming {
                 length,
                 coded,
                 ..PLAIN

@@ -8,22 +8,25 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use sszip_core::config::Config;
-use sszip_core::exchange::drive::{BodyLength, Driver, Need, RequestBody, Step};
-use sszip_core::exchange::{Asked, RequestHead};
+use sszip_core::config::RouteConfig;
+use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, RequiredBody, Step};
+use sszip_core::exchange::{LookupRequest, RequestHead};
 use sszip_core::mode::Mode;
 
-use crate::driven::{ran, sent, stored, through, End};
+use crate::driven::{client_body, run_job, sent, stored, End};
 use crate::setup::{self, config, response_head};
 
-struct Sent<'a> {
+struct ClientRequest<'a> {
     method: &'a str,
     fields: &'a [(&'a str, &'a str)],
     body: &'a [u8],
 }
 
 /// Sends a request, and returns its driver with the body that is forwarded, if any.
-fn send_request(config: &Arc<Config>, request: &Sent<'_>) -> (Driver, Option<Vec<u8>>) {
+fn send_request(
+    config: &Arc<RouteConfig>,
+    request: &ClientRequest<'_>,
+) -> (Driver, Option<Vec<u8>>) {
     let mut driver = Driver::new(Arc::clone(config));
     let fields = request.fields.iter();
     let head = RequestHead {
@@ -33,17 +36,17 @@ fn send_request(config: &Arc<Config>, request: &Sent<'_>) -> (Driver, Option<Vec
     };
     driver.request_head(head).unwrap();
     let length = BodyLength::Known(request.body.len() as u64);
-    if driver.need(length) == Need::Nothing {
+    if driver.required_body(length) == RequiredBody::Nothing {
         return (driver, Some(request.body.to_vec()));
     }
-    let asked = Asked {
+    let asked = LookupRequest {
         now: 1,
-        ..Asked::default()
+        ..LookupRequest::default()
     };
     let step = driver
-        .look_up(RequestBody::Whole(request.body), asked)
+        .lookup(RequestBody::Whole(request.body), asked)
         .unwrap();
-    let goes = match ran(&mut driver, step) {
+    let goes = match run_job(&mut driver, step) {
         Step::Forward => Some(request.body.to_vec()),
         Step::ForwardRewritten => Some(driver.exchange().unwrap().request_body().to_vec()),
         Step::Respond => None,
@@ -250,7 +253,7 @@ proptest! {
         // a call that may be a hit
         let stored_call = br#"{"jsonrpc":"2.0","id":1,"method":"eth_chainId"}"#;
         let json = [("Content-Type", "application/json")];
-        let (driver, _) = send_request(&config, &Sent { method: "POST", fields: &json, body: stored_call });
+        let (driver, _) = send_request(&config, &ClientRequest { method: "POST", fields: &json, body: stored_call });
         answer(driver, br#"{"jsonrpc":"2.0","id":1,"result":"0x1"}"#);
 
         let is_json = kind == "application/json";
@@ -265,7 +268,7 @@ proptest! {
         if coded {
             fields.push(("Content-Encoding", "gzip"));
         }
-        let (mut driver, goes) = send_request(&config, &Sent { method, fields: &fields, body: &sent });
+        let (mut driver, goes) = send_request(&config, &ClientRequest { method, fields: &fields, body: &sent });
         if let Some(goes) = &goes {
             let is_as_sent = *goes == sent;
             let plain = if is_as_sent { &body } else { goes };
@@ -279,7 +282,7 @@ proptest! {
                 // an id may be a number that no type holds
                 let _: IgnoredAny = serde_json::from_slice(&answer).unwrap();
             }
-            driver.tally(None);
+            driver.metrics(None);
         }
     }
 }
@@ -303,7 +306,7 @@ fn lenient_parser_finds_denied_calls_in_malformed_texts() {
 fn answer(mut driver: Driver, body: &[u8]) -> Vec<u8> {
     let head = response_head(200, Some(body.len() as u64), &[setup::JSON]);
     let step = driver.response_head(head).unwrap();
-    let got = through(&mut driver, step, [body], End::Whole)
+    let got = client_body(&mut driver, step, [body], End::Whole)
         .unwrap()
         .unwrap();
     stored(&mut driver, 1);
@@ -312,8 +315,8 @@ fn answer(mut driver: Driver, body: &[u8]) -> Vec<u8> {
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
-fn call_with(config: &Arc<Config>, body: &[u8]) -> (Driver, Option<Vec<u8>>) {
-    let request = Sent {
+fn call_with(config: &Arc<RouteConfig>, body: &[u8]) -> (Driver, Option<Vec<u8>>) {
+    let request = ClientRequest {
         method: "POST",
         fields: &JSON,
         body,
@@ -335,12 +338,15 @@ fn request_without_its_body_is_rejected() {
             fields,
         };
         driver.request_head(head).unwrap();
-        assert_eq!(driver.need(BodyLength::Unknown), Need::WholeBody);
+        assert_eq!(
+            driver.required_body(BodyLength::Unknown),
+            RequiredBody::WholeBody
+        );
         if is_too_long {
-            assert_eq!(driver.may_keep(0, BodyLength::Known(1 << 40)), None);
+            assert_eq!(driver.buffer_allowance(0, BodyLength::Known(1 << 40)), None);
         }
         let step = driver
-            .look_up(RequestBody::Unavailable, Asked::default())
+            .lookup(RequestBody::Unavailable, LookupRequest::default())
             .unwrap();
         assert!(matches!(step, Step::Respond));
         let exchange = driver.exchange().unwrap();
@@ -349,7 +355,7 @@ fn request_without_its_body_is_rejected() {
 }
 
 /// Returns the status of the response to a request that is rejected at its head, or 0.
-fn refused_at_head(config: &Arc<Config>, method: &str, target: &str, fields: &str) -> u16 {
+fn refused_at_head(config: &Arc<RouteConfig>, method: &str, target: &str, fields: &str) -> u16 {
     let mut driver = Driver::new(Arc::clone(config));
     let fields: Vec<_> = fields
         .split('|')
@@ -369,12 +375,12 @@ fn refused_at_head(config: &Arc<Config>, method: &str, target: &str, fields: &st
             .map(|(name, value)| (name.as_bytes(), value.as_bytes())),
     };
     driver.request_head(head).unwrap();
-    let body = match driver.need(length) {
-        Need::LookUp => RequestBody::Whole(b""),
-        Need::WholeBody if driver.expects_continue() => RequestBody::Unread,
+    let body = match driver.required_body(length) {
+        RequiredBody::LookUp => RequestBody::Whole(b""),
+        RequiredBody::WholeBody if driver.expects_continue() => RequestBody::AwaitsContinue,
         _ => return 0,
     };
-    match driver.look_up(body, Asked::default()).unwrap() {
+    match driver.lookup(body, LookupRequest::default()).unwrap() {
         Step::Respond => driver.exchange().unwrap().status(),
         Step::Forward => 0,
         other => panic!("{other:?}"),
@@ -471,7 +477,7 @@ fn request_is_rejected_at_its_head_when_the_head_decides() {
     }
 }
 
-fn config_with_websocket() -> Arc<Config> {
+fn config_with_websocket() -> Arc<RouteConfig> {
     config(&["method deny debug_*", "max_oneshot 1m", "upgrade websocket"])
 }
 
@@ -504,7 +510,10 @@ fn switch_to_a_protocol_that_was_not_allowed_fails() {
                 .map(|(name, value)| (name.as_bytes(), value.as_bytes())),
         };
         driver.request_head(head).unwrap();
-        assert_eq!(driver.need(BodyLength::Known(0)), Need::Nothing);
+        assert_eq!(
+            driver.required_body(BodyLength::Known(0)),
+            RequiredBody::Nothing
+        );
         let answer = [("Upgrade", switches_to), ("Connection", "upgrade")];
         let fields = answer
             .iter()

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use sszip_core::cache::process::wake::Queue;
 use sszip_core::cache::process::Process;
-use sszip_core::config::{Config, Directives};
+use sszip_core::config::{ConfigBlock, RouteConfig};
 use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
-use sszip_core::exchange::{Asked, Exchange, Field, RequestHead, ResponseHead};
+use sszip_core::exchange::{Exchange, Header, LookupRequest, RequestHead, ResponseHead};
 
-use crate::driven::ran;
+use crate::driven::run_job;
 
-pub const JSON: Field<'static> = (b"Content-Type", b"application/json");
+pub const JSON: Header<'static> = (b"Content-Type", b"application/json");
 
 /// Configuration of `process` with `enable on` and these directives, each a line of its name
 /// and words.
-pub fn config_of_process(process: impl Into<Process>, lines: &[&str]) -> Arc<Config> {
-    let mut directives = Directives::default();
+pub fn config_of_process(process: impl Into<Process>, lines: &[&str]) -> Arc<RouteConfig> {
+    let mut directives = ConfigBlock::default();
     for line in ["enable on"].iter().chain(lines) {
         let mut words = line.split(' ');
         let name = words.next().unwrap();
@@ -26,7 +26,7 @@ pub fn config_of_process(process: impl Into<Process>, lines: &[&str]) -> Arc<Con
 }
 
 /// Configuration of a new process that stores up to 1 MiB, and the queue of its event loop.
-pub fn config_and_queue(lines: &[&str]) -> (Arc<Config>, Arc<Queue>) {
+pub fn config_and_queue(lines: &[&str]) -> (Arc<RouteConfig>, Arc<Queue>) {
     let config = config_of_process(Process::default(), lines);
     config.process.shared.start(1 << 20, 1 << 20, 1);
     let queue = Arc::new(Queue::default());
@@ -35,15 +35,15 @@ pub fn config_and_queue(lines: &[&str]) -> (Arc<Config>, Arc<Queue>) {
 }
 
 /// Configuration of a new process that stores up to 1 MiB.
-pub fn config(lines: &[&str]) -> Arc<Config> {
+pub fn config(lines: &[&str]) -> Arc<RouteConfig> {
     config_and_queue(lines).0
 }
 
 /// Request head of a method without a target.
 pub fn request_head<'a>(
     method: &'a [u8],
-    fields: &'a [Field<'a>],
-) -> RequestHead<'a, impl Iterator<Item = Field<'a>> + Clone> {
+    fields: &'a [Header<'a>],
+) -> RequestHead<'a, impl Iterator<Item = Header<'a>> + Clone> {
     RequestHead {
         method,
         target: b"/",
@@ -55,8 +55,8 @@ pub fn request_head<'a>(
 pub fn response_head<'a>(
     status: u16,
     content_length: Option<u64>,
-    fields: &'a [Field<'a>],
-) -> ResponseHead<impl Iterator<Item = Field<'a>> + Clone + 'a> {
+    fields: &'a [Header<'a>],
+) -> ResponseHead<impl Iterator<Item = Header<'a>> + Clone + 'a> {
     ResponseHead {
         status,
         content_length,
@@ -71,7 +71,7 @@ pub fn response_head<'a>(
 }
 
 /// Exchange of a POST with these header fields.
-pub fn posted(config: &Arc<Config>, fields: &[Field<'_>]) -> Exchange {
+pub fn posted(config: &Arc<RouteConfig>, fields: &[Header<'_>]) -> Exchange {
     let mut exchange = Exchange::new(Arc::clone(config));
     exchange
         .request_head(request_head(b"POST", fields))
@@ -80,20 +80,20 @@ pub fn posted(config: &Arc<Config>, fields: &[Field<'_>]) -> Exchange {
 }
 
 /// Driver of a request whose client accepts these codings, and the step after its look-up.
-pub fn look_up(config: &Arc<Config>, body: &str, accepts: &str) -> (Driver, Step) {
+pub fn look_up(config: &Arc<RouteConfig>, body: &str, accepts: &str) -> (Driver, Step) {
     let mut driver = Driver::new(Arc::clone(config));
     let fields = [JSON, (b"Accept-Encoding", accepts.as_bytes())];
     driver.request_head(request_head(b"POST", &fields)).unwrap();
-    driver.need(BodyLength::Known(body.len() as u64));
-    let asked = Asked {
+    driver.required_body(BodyLength::Known(body.len() as u64));
+    let asked = LookupRequest {
         now: 1,
         coding_allowed: true,
-        ..Asked::default()
+        ..LookupRequest::default()
     };
     let step = driver
-        .look_up(RequestBody::Whole(body.as_bytes()), asked)
+        .lookup(RequestBody::Whole(body.as_bytes()), asked)
         .unwrap();
-    let step = ran(&mut driver, step);
+    let step = run_job(&mut driver, step);
     (driver, step)
 }
 

@@ -6,20 +6,20 @@
 use std::io::{Read, Write};
 
 use serde_json::value::RawValue;
-use sszip_core::cache::stale::Failure;
+use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{Driver, Step};
 use sszip_core::exchange::ResponseHead;
 use sszip_core::mode::Mode;
 
-use crate::driven::{sent, stored, through, End};
+use crate::driven::{client_body, sent, stored, End};
 use crate::setup::{config, look_up, response_head, JSON};
 
 const BOUND: usize = 1024;
 
 /// Pseudorandom numbers that are equal in each run.
-struct Chance(u64);
+struct RandomChoices(u64);
 
-impl Chance {
+impl RandomChoices {
     fn next(&mut self) -> u64 {
         // splitmix64
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -37,7 +37,7 @@ impl Chance {
         self.below(times) == 0
     }
 
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+    fn pick<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())]
     }
 }
@@ -151,12 +151,12 @@ const ENDINGS: [Ending; 7] = [
 ];
 
 /// Failures of the node before its response, and the status that the host would send.
-const FAILURES: [(Failure, u16); 5] = [
-    (Failure::Connect, 502),
-    (Failure::Error, 502),
-    (Failure::Timeout, 504),
-    (Failure::InvalidHeader, 502),
-    (Failure::Local, 403),
+const FAILURES: [(UpstreamFailure, u16); 5] = [
+    (UpstreamFailure::Connect, 502),
+    (UpstreamFailure::Error, 502),
+    (UpstreamFailure::Timeout, 504),
+    (UpstreamFailure::InvalidHeader, 502),
+    (UpstreamFailure::Local, 403),
 ];
 
 #[derive(Debug)]
@@ -173,13 +173,13 @@ struct Case {
     ending: Ending,
     /// Position of the truncation, in thousandths of the body.
     broken_at: usize,
-    failure: Option<(Failure, u16)>,
+    failure: Option<(UpstreamFailure, u16)>,
 }
 
-fn answer(chance: &mut Chance, id: &str, number: usize) -> String {
+fn answer(chance: &mut RandomChoices, id: &str, number: usize) -> String {
     let token = format!("t{number}");
-    let long = "x".repeat(chance.of(&[900, 2000, 9000]));
-    let deep = chance.of(&[3, 200, 600, 3000]);
+    let long = "x".repeat(chance.pick(&[900, 2000, 9000]));
+    let deep = chance.pick(&[3, 200, 600, 3000]);
     match chance.below(12) {
         0..=3 => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"{token}"}}"#),
         4 => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":["{token}","{long}"]}}"#),
@@ -197,7 +197,7 @@ fn answer(chance: &mut Chance, id: &str, number: usize) -> String {
 }
 
 impl Case {
-    fn new(chance: &mut Chance) -> Self {
+    fn new(chance: &mut RandomChoices) -> Self {
         let mut lines = vec!["cache on", "method deny debug_*"];
         let has_bounds = chance.one_in(3);
         if has_bounds {
@@ -208,7 +208,7 @@ impl Case {
         }
         let kinds = [Kind::Stored, Kind::Missing, Kind::Denied, Kind::Bounded];
         let calls = (0..chance.below(5) + 1).map(|number| {
-            let kind = match chance.of(&kinds) {
+            let kind = match chance.pick(&kinds) {
                 Kind::Bounded if !has_bounds => Kind::Missing,
                 kind => kind,
             };
@@ -235,12 +235,12 @@ impl Case {
         Self {
             calls: calls.collect(),
             lines,
-            shape: chance.of(&SHAPES),
-            coding: chance.of(&CODINGS),
-            status: chance.of(&[200, 200, 200, 200, 200, 202, 206, 400, 429, 500, 503]),
+            shape: chance.pick(&SHAPES),
+            coding: chance.pick(&CODINGS),
+            status: chance.pick(&[200, 200, 200, 200, 200, 202, 206, 400, 429, 500, 503]),
             length: chance.one_in(2),
-            piece: chance.of(&[1, 37, 1000, 1_000_000]),
-            accepts: chance.of(&["gzip", "", "gzip, br"]),
+            piece: chance.pick(&[1, 37, 1000, 1_000_000]),
+            accepts: chance.pick(&["gzip", "", "gzip, br"]),
             cut: chance.below(1 << 20),
             ending: Ending::Whole,
             broken_at: 0,
@@ -249,8 +249,8 @@ impl Case {
         .broken_off(chance)
     }
 
-    fn broken_off(mut self, chance: &mut Chance) -> Self {
-        self.ending = chance.of(&ENDINGS);
+    fn broken_off(mut self, chance: &mut RandomChoices) -> Self {
+        self.ending = chance.pick(&ENDINGS);
         self.broken_at = chance.below(1001);
         match self.ending {
             Ending::Whole | Ending::Reset => {}
@@ -258,7 +258,7 @@ impl Case {
             Ending::Close => self.length = false,
         }
         if chance.one_in(12) {
-            let (failure, status) = chance.of(&FAILURES);
+            let (failure, status) = chance.pick(&FAILURES);
             self.failure = Some((failure, status));
             self.status = status;
             self.shape = Shape::Html;
@@ -401,14 +401,19 @@ const PRIMED: &str = r#""stored""#;
 
 /// The response that the client receives.
 #[derive(Debug)]
-struct Got {
+struct ClientResponse {
     status: u16,
     text: String,
     /// The node's part was streamed unchanged, after the stored parts.
     is_streamed: bool,
 }
 
-fn respond(driver: &mut Driver, body: &[u8], coding: Option<&str>, case: &Case) -> Option<Got> {
+fn respond(
+    driver: &mut Driver,
+    body: &[u8],
+    coding: Option<&str>,
+    case: &Case,
+) -> Option<ClientResponse> {
     let mut fields = vec![JSON];
     if let Some(coding) = coding {
         fields.push((b"Content-Encoding", coding.as_bytes()));
@@ -430,7 +435,7 @@ fn respond(driver: &mut Driver, body: &[u8], coding: Option<&str>, case: &Case) 
         Ending::Reset => End::Cut,
         _ => End::Whole,
     };
-    let got = through(driver, step, body.chunks(case.piece), end).unwrap()?;
+    let got = client_body(driver, step, body.chunks(case.piece), end).unwrap()?;
     stored(driver, 1);
     let exchange = driver.exchange().unwrap();
     let status = match exchange.status() {
@@ -459,7 +464,7 @@ fn respond(driver: &mut Driver, body: &[u8], coding: Option<&str>, case: &Case) 
         }
         Some(_) => return None,
     };
-    Some(Got {
+    Some(ClientResponse {
         status,
         text: String::from_utf8(text).unwrap(),
         is_streamed,
@@ -495,7 +500,7 @@ fn try_case(case: &Case) {
             length: true,
             piece: 1000,
             ending: Ending::Whole,
-            ..Case::new(&mut Chance(0))
+            ..Case::new(&mut RandomChoices(0))
         };
         respond(&mut driver, body.as_bytes(), None, &plain).unwrap();
     }
@@ -526,10 +531,13 @@ fn try_case(case: &Case) {
     let text = String::from_utf8_lossy(&case.decoded()).into_owned();
     let is_all_asked = case.calls_for_node().count() == case.calls.len();
     if let Some((failure, _)) = case.failure {
-        assert!(!driver.fails(failure, 1), "nothing stale is stored");
-        let stands_in = driver.answers_without_node(failure);
+        assert!(
+            !driver.upstream_failed(failure, 1),
+            "nothing stale is stored"
+        );
+        let stands_in = driver.has_response_without_upstream(failure);
         let is_split = !is_all_asked && matches!(step, Step::ForwardRewritten);
-        assert_eq!(stands_in, is_split && failure != Failure::Local);
+        assert_eq!(stands_in, is_split && failure != UpstreamFailure::Local);
         if !stands_in {
             return;
         }
@@ -648,7 +656,9 @@ fn calls_of_a_split_batch_have_one_response_each_for_any_upstream_response() {
     let (cases, seed) = (number("SSZIP_CASES", 2000), number("SSZIP_SEED", 1));
     println!("{cases} cases from seed {seed}");
     for at in 0..cases {
-        let case = Case::new(&mut Chance(seed.wrapping_mul(1 << 32).wrapping_add(at)));
+        let case = Case::new(&mut RandomChoices(
+            seed.wrapping_mul(1 << 32).wrapping_add(at),
+        ));
         let tried = std::panic::catch_unwind(|| try_case(&case));
         if let Err(panic) = tried {
             println!("case {at} of seed {seed}: {case:#?}\nnode: {}", case.text());

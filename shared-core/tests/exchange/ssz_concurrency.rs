@@ -7,12 +7,12 @@ use std::sync::Arc;
 use flate2::write::GzEncoder;
 use flate2::Compression;
 use sszip_core::cache::process::Process;
-use sszip_core::config::Config;
+use sszip_core::config::RouteConfig;
 use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, Step};
-use sszip_core::exchange::{Asked, Field, RequestHead};
+use sszip_core::exchange::{Header, LookupRequest, RequestHead};
 use sszip_core::mode::Mode;
 
-use crate::driven::{ran, sent, stored, through, End};
+use crate::driven::{client_body, run_job, sent, stored, End};
 use crate::setup::{self, config_of_process, request_head, response_head};
 
 const TARGET: &str = "/eth/v1/beacon/states/7/pending_consolidations";
@@ -22,7 +22,7 @@ const JSON: &str = "application/json";
 /// Number of elements whose JSON is longer than 4 MiB.
 pub(crate) const MANY: usize = 110_000;
 
-pub(crate) fn config(concurrency: &str, lines: &[&str]) -> Arc<Config> {
+pub(crate) fn config(concurrency: &str, lines: &[&str]) -> Arc<RouteConfig> {
     let concurrency = format!("ssz_concurrency {concurrency}");
     let always = ["ssz on", "ssz_preset mainnet", &concurrency];
     config_of_process(Process::default(), &[&always, lines].concat())
@@ -41,15 +41,19 @@ fn octets(count: usize) -> Vec<u8> {
 }
 
 /// Sends a request and the head of the node's response.
-pub(crate) fn asked(config: &Arc<Config>, accept: &str, length: Option<usize>) -> (Driver, Step) {
+pub(crate) fn start_conversion(
+    config: &Arc<RouteConfig>,
+    accept: &str,
+    length: Option<usize>,
+) -> (Driver, Step) {
     answered(config, accept, length, &[setup::JSON])
 }
 
 fn answered(
-    config: &Arc<Config>,
+    config: &Arc<RouteConfig>,
     accept: &str,
     length: Option<usize>,
-    fields: &[Field<'_>],
+    fields: &[Header<'_>],
 ) -> (Driver, Step) {
     let mut driver = Driver::new(Arc::clone(config));
     let accepts = [(&b"Accept"[..], accept.as_bytes())];
@@ -58,7 +62,7 @@ fn answered(
         ..request_head(b"GET", &accepts)
     };
     driver.request_head(head).unwrap();
-    let version: Field<'_> = (b"Eth-Consensus-Version", b"electra");
+    let version: Header<'_> = (b"Eth-Consensus-Version", b"electra");
     let length = length.map(|length| length as u64);
     let fields = [fields, &[version]].concat();
     let step = driver.response_head(response_head(200, length, &fields));
@@ -70,19 +74,19 @@ fn mode(driver: &Driver) -> Mode {
 }
 
 /// Number of permits in use.
-fn used_permits(config: &Config) -> usize {
+fn used_permits(config: &RouteConfig) -> usize {
     config.process.transcodings.used()
 }
 
 /// Sends the rest of a body whose head is buffered, and returns mode, status and body.
 pub(crate) fn rest(driver: &mut Driver, step: Step, body: &[u8]) -> (Mode, u16, Vec<u8>) {
-    let got = through(driver, step, body.chunks(100_000), End::Whole);
+    let got = client_body(driver, step, body.chunks(100_000), End::Whole);
     let status = driver.exchange().unwrap().status();
     (mode(driver), status, got.unwrap().unwrap())
 }
 
-fn check_conversion(config: &Arc<Config>, length: Option<usize>, count: usize) {
-    let (mut driver, step) = asked(config, OCTETS, length);
+fn check_conversion(config: &Arc<RouteConfig>, length: Option<usize>, count: usize) {
+    let (mut driver, step) = start_conversion(config, OCTETS, length);
     let made = rest(&mut driver, step, &value(count));
     assert_eq!((made.0, made.2.len()), (Mode::Ssz, 16 * count));
     assert_eq!(made.2, octets(count));
@@ -95,17 +99,17 @@ fn conversion_beyond_the_limit_is_sent_as_json_or_503() {
     let config = config("2", &[]);
     let json = value(MANY);
     let length = Some(json.len());
-    let (mut first, step) = asked(&config, OCTETS, length);
-    let second = asked(&config, OCTETS, length);
+    let (mut first, step) = start_conversion(&config, OCTETS, length);
+    let second = start_conversion(&config, OCTETS, length);
     assert_eq!(used_permits(&config), 2);
     // a client that accepts JSON receives it unchanged
-    let (mut third, as_json) = asked(&config, EITHER, length);
+    let (mut third, as_json) = start_conversion(&config, EITHER, length);
     assert_eq!(mode(&third), Mode::SszBusy);
     let got = rest(&mut third, as_json, &json);
     assert_eq!((got.0, got.1), (Mode::SszBusy, 0));
     assert_eq!(got.2, json);
     // a client that accepts only SSZ receives 503
-    let (mut fourth, refused) = asked(&config, OCTETS, length);
+    let (mut fourth, refused) = start_conversion(&config, OCTETS, length);
     let (busy, status, body) = rest(&mut fourth, refused, &json);
     assert_eq!((busy, status), (Mode::SszBusy, 503));
     let error: serde_json::Value = serde_json::from_slice(&body).unwrap();
@@ -117,14 +121,14 @@ fn conversion_beyond_the_limit_is_sent_as_json_or_503() {
     // conversions in progress continue, and the first free permit is granted to another
     assert_eq!(rest(&mut first, step, &json).0, Mode::Ssz);
     assert_eq!(used_permits(&config), 1);
-    let third = asked(&config, EITHER, length);
+    let third = start_conversion(&config, EITHER, length);
     assert_eq!(used_permits(&config), 2);
     drop((second, third, first));
     check_conversion(&config, length, MANY);
 }
 
-fn check_short_conversion(config: &Arc<Config>) {
-    let (mut driver, step) = asked(config, OCTETS, None);
+fn check_short_conversion(config: &Arc<RouteConfig>) {
+    let (mut driver, step) = start_conversion(config, OCTETS, None);
     assert_eq!(rest(&mut driver, step, &value(50)).0, Mode::Ssz);
 }
 
@@ -137,41 +141,41 @@ fn permit_is_returned_when_an_exchange_ends_in_any_way() {
     let wrong = [half, b"{}", &json[half.len() + 2..]].concat();
     for accept in [EITHER, OCTETS] {
         // the client aborts: before the first piece, after it, and with the job
-        drop(asked(&config, accept, length));
+        drop(start_conversion(&config, accept, length));
         assert_eq!(used_permits(&config), 0);
-        let (mut driver, _) = asked(&config, accept, length);
+        let (mut driver, _) = start_conversion(&config, accept, length);
         driver.piece(half).unwrap();
         assert_eq!(used_permits(&config), 1);
         drop(driver);
         assert_eq!(used_permits(&config), 0);
-        let (mut driver, _) = asked(&config, accept, length);
+        let (mut driver, _) = start_conversion(&config, accept, length);
         driver.piece(&json).unwrap();
-        let Step::OffLoop(job) = driver.end().unwrap() else {
+        let Step::RunJob(job) = driver.end().unwrap() else {
             panic!("not long");
         };
         assert_eq!(used_permits(&config), 1);
         // the job of an aborted request is not run
-        let _ = driver.done(job);
+        let _ = driver.job_done(job);
         drop(driver);
         assert_eq!(used_permits(&config), 0);
         // the node aborts
-        let (mut driver, _) = asked(&config, accept, length);
+        let (mut driver, _) = start_conversion(&config, accept, length);
         driver.piece(half).unwrap();
-        driver.cut_short().unwrap();
+        driver.abort().unwrap();
         assert_eq!(used_permits(&config), 0);
         // the exchange is abandoned
-        let (mut driver, _) = asked(&config, accept, length);
+        let (mut driver, _) = start_conversion(&config, accept, length);
         driver.piece(half).unwrap();
-        driver.abandon();
+        driver.detach();
         drop(driver);
         assert_eq!(used_permits(&config), 0);
         // a value that does not match its type returns the permit at once
-        let (mut driver, step) = asked(&config, accept, length);
+        let (mut driver, step) = start_conversion(&config, accept, length);
         let expected = if accept == OCTETS { 406 } else { 0 };
         let got = rest(&mut driver, step, &wrong);
         assert_eq!((got.0, got.1), (Mode::SszInvalid, expected));
         assert_eq!(used_permits(&config), 0);
-        let (mut driver, _) = asked(&config, accept, length);
+        let (mut driver, _) = start_conversion(&config, accept, length);
         driver.piece(&wrong).unwrap();
         assert_eq!(used_permits(&config), 0);
     }
@@ -182,18 +186,18 @@ fn permit_is_returned_when_an_exchange_ends_in_any_way() {
 fn response_of_unknown_length_takes_a_permit_beyond_4_mib() {
     let config = config("1", &[]);
     let json = value(MANY);
-    let (mut first, _) = asked(&config, OCTETS, None);
+    let (mut first, _) = start_conversion(&config, OCTETS, None);
     for piece in json[..4 << 20].chunks(1 << 20) {
         first.piece(piece).unwrap();
     }
     assert_eq!(used_permits(&config), 0);
-    let (mut second, step) = asked(&config, EITHER, None);
+    let (mut second, step) = start_conversion(&config, EITHER, None);
     first.piece(&json[4 << 20..][..1]).unwrap();
     assert_eq!(used_permits(&config), 1);
     // until then the original is buffered
     let got = rest(&mut second, step, &json);
     assert_eq!((got.0, got.2 == json), (Mode::SszBusy, true));
-    let (mut third, step) = asked(&config, OCTETS, None);
+    let (mut third, step) = start_conversion(&config, OCTETS, None);
     let got = rest(&mut third, step, &json);
     assert_eq!((got.0, got.1), (Mode::SszBusy, 503));
     drop(first);
@@ -210,7 +214,7 @@ fn decompressed_length_of_a_gzip_response_decides_about_a_permit() {
         (b"Content-Encoding", b"gzip"),
     ];
     let config = config("1", &[]);
-    let other = asked(&config, OCTETS, Some(5 << 20));
+    let other = start_conversion(&config, OCTETS, Some(5 << 20));
     for (accept, status) in [(EITHER, 0), (OCTETS, 503)] {
         let (mut driver, step) = answered(&config, accept, Some(coded.len()), fields);
         let got = rest(&mut driver, step, &coded);
@@ -242,7 +246,9 @@ fn conversion_from_ssz_to_json_takes_a_permit() {
 fn conversions_are_unlimited_when_the_limit_is_off() {
     let config = config("off", &["memory 1g"]);
     let length = Some(5 << 20);
-    let all: Vec<_> = (0..40).map(|_| asked(&config, OCTETS, length)).collect();
+    let all: Vec<_> = (0..40)
+        .map(|_| start_conversion(&config, OCTETS, length))
+        .collect();
     assert!(all.iter().all(|(driver, _)| mode(driver) == Mode::Off));
     assert_eq!(used_permits(&config), 40);
     drop(all);
@@ -265,17 +271,17 @@ fn converted_hit_takes_a_permit() {
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"debug_getRawBlock","params":["0x{hash}"]}}"#
         );
-        let _ = driver.need(BodyLength::Known(body.len() as u64));
-        let asked = Asked {
+        let _ = driver.required_body(BodyLength::Known(body.len() as u64));
+        let asked = LookupRequest {
             now: 1,
             body: body.as_bytes(),
             coding_allowed: true,
-            ..Asked::default()
+            ..LookupRequest::default()
         };
         let step = driver
-            .look_up(RequestBody::Whole(body.as_bytes()), asked)
+            .lookup(RequestBody::Whole(body.as_bytes()), asked)
             .unwrap();
-        let step = ran(&mut driver, step);
+        let step = run_job(&mut driver, step);
         (driver, step)
     };
     // an entry may be admitted before it is stored
@@ -286,14 +292,14 @@ fn converted_hit_takes_a_permit() {
         }
         let head = response_head(200, Some(json.len() as u64), &[setup::JSON]);
         let step = driver.response_head(head).unwrap();
-        let _ = through(&mut driver, step, [json.as_bytes()], End::Whole).unwrap();
+        let _ = client_body(&mut driver, step, [json.as_bytes()], End::Whole).unwrap();
         stored(&mut driver, 1);
     }
     let (driver, step) = ask(EITHER);
     assert!(matches!(step, Step::Respond), "{step:?}");
     assert_eq!((mode(&driver), sent(&driver).len()), (Mode::Hit, 3 << 20));
     assert_eq!(used_permits(&config), 0);
-    let other = asked(&config, OCTETS, Some(5 << 20));
+    let other = start_conversion(&config, OCTETS, Some(5 << 20));
     let (driver, step) = ask(EITHER);
     assert!(matches!(step, Step::Respond), "{step:?}");
     assert_eq!(mode(&driver), Mode::SszBusy);
@@ -316,13 +322,13 @@ fn empty_elements_are_limited_by_size_and_memory() {
         driver.request_head(request_head(b"POST", &fields)).unwrap();
         let body =
             br#"{"jsonrpc":"2.0","id":1,"method":"debug_executionWitness","params":["0x1"]}"#;
-        let _ = driver.need(BodyLength::Known(body.len() as u64));
+        let _ = driver.required_body(BodyLength::Known(body.len() as u64));
         driver
-            .look_up(RequestBody::Whole(body), Asked::default())
+            .lookup(RequestBody::Whole(body), LookupRequest::default())
             .unwrap();
         let head = response_head(200, None, &[setup::JSON]);
         let step = driver.response_head(head).unwrap();
-        assert!(matches!(step, Step::Hold));
+        assert!(matches!(step, Step::Buffer));
         driver
             .piece(br#"{"jsonrpc":"2.0","id":1,"result":{"state":["0x""#)
             .unwrap();
@@ -333,7 +339,7 @@ fn empty_elements_are_limited_by_size_and_memory() {
         }
         assert!(config.process.budget.used() <= 2 << 20, "{limit}");
         let end = driver.end().unwrap();
-        assert!(!matches!(ran(&mut driver, end), Step::Fail(_)));
+        assert!(!matches!(run_job(&mut driver, end), Step::Fail(_)));
         assert_eq!(mode(&driver), expected, "{limit}");
     }
 }

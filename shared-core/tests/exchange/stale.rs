@@ -5,10 +5,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use sszip_core::cache::process::wake::EventLoop;
 use sszip_core::cache::process::Process;
-use sszip_core::cache::stale::Failure;
 use sszip_core::cache::status::CacheStatus;
-use sszip_core::config::Config;
-use sszip_core::exchange::{Asked, EndAction, Exchange, HeadAction, LookUp};
+use sszip_core::cache::use_stale::UpstreamFailure;
+use sszip_core::config::RouteConfig;
+use sszip_core::exchange::{EndAction, Exchange, HeadAction, LookupAction, LookupRequest};
 
 use crate::setup::{body, config, posted, response_head, JSON};
 
@@ -19,7 +19,7 @@ const MOST: u64 = 600_000;
 const VALID: u64 = 1000;
 
 struct Host {
-    config: Arc<Config>,
+    config: Arc<RouteConfig>,
     process: Process,
 }
 
@@ -32,11 +32,11 @@ impl Host {
         Self { config, process }
     }
 
-    fn request(&self, now: u64, waiter: usize) -> (Exchange, LookUp) {
+    fn request(&self, now: u64, waiter: usize) -> (Exchange, LookupAction) {
         self.look_up(now, waiter, false)
     }
 
-    fn look_up(&self, now: u64, waiter: usize, bypass: bool) -> (Exchange, LookUp) {
+    fn look_up(&self, now: u64, waiter: usize, bypass: bool) -> (Exchange, LookupAction) {
         self.look_up_with(now, waiter, bypass, false)
     }
 
@@ -46,17 +46,17 @@ impl Host {
         waiter: usize,
         bypass: bool,
         never_anew: bool,
-    ) -> (Exchange, LookUp) {
+    ) -> (Exchange, LookupAction) {
         let mut exchange = posted(&self.config, &[JSON]);
         let found = exchange
-            .look_up(Asked {
+            .lookup(LookupRequest {
                 body: br#"{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber"}"#,
                 now,
                 waiter: Some(EventLoop::default().waiter(waiter)),
                 bypass,
                 never_anew,
                 coding_allowed: true,
-                ..Asked::default()
+                ..LookupRequest::default()
             })
             .unwrap();
         (exchange, found)
@@ -91,16 +91,16 @@ fn stored_result(exchange: &Exchange) -> u64 {
 
 /// Returns the stale result that the client receives when the node fails; `None` if it receives
 /// the failure.
-fn failed(mut exchange: Exchange, failure: Failure, now: u64) -> Option<u64> {
-    let stands_in = exchange.would_stand_in(failure, now);
-    assert_eq!(exchange.fails(failure, now), stands_in);
+fn failed(mut exchange: Exchange, failure: UpstreamFailure, now: u64) -> Option<u64> {
+    let stands_in = exchange.would_serve_stale(failure, now);
+    assert_eq!(exchange.upstream_failed(failure, now), stands_in);
     let status = match failure {
-        Failure::Status(status) => status,
-        Failure::Timeout => 504,
+        UpstreamFailure::Status(status) => status,
+        UpstreamFailure::Timeout => 504,
         _ => 502,
     };
     let action = head(&mut exchange, status);
-    assert_eq!(action == HeadAction::Hold, stands_in);
+    assert_eq!(action == HeadAction::Buffer, stands_in);
     if !stands_in {
         return None;
     }
@@ -118,14 +118,18 @@ fn stale_entry_is_served_on_error_until_its_time_ends_and_then_removed() {
     let last = VALID + MOST - 1;
     for now in [VALID, VALID + 1, last] {
         let (exchange, found) = host.request(now, 1);
-        assert_eq!(found, LookUp::Forward);
-        assert_eq!(failed(exchange, Failure::Error, now), Some(7), "{now}");
+        assert_eq!(found, LookupAction::Forward);
+        assert_eq!(
+            failed(exchange, UpstreamFailure::Error, now),
+            Some(7),
+            "{now}"
+        );
     }
     // the failure may occur later than the look-up
     let (exchange, _) = host.request(last, 1);
-    assert_eq!(failed(exchange, Failure::Error, last + 1), None);
+    assert_eq!(failed(exchange, UpstreamFailure::Error, last + 1), None);
     let (exchange, _) = host.request(last + 1, 1);
-    assert_eq!(failed(exchange, Failure::Error, last + 1), None);
+    assert_eq!(failed(exchange, UpstreamFailure::Error, last + 1), None);
     assert!(host.process.shared.hot().unwrap().count() == 0);
 }
 
@@ -135,7 +139,7 @@ fn expired_entry_is_removed_when_use_stale_is_off() {
     answer(host.request(0, 1).0, 7, 0);
     let (exchange, _) = host.request(VALID, 1);
     assert!(host.process.shared.hot().unwrap().count() == 0);
-    assert_eq!(failed(exchange, Failure::Error, VALID), None);
+    assert_eq!(failed(exchange, UpstreamFailure::Error, VALID), None);
 }
 
 #[test]
@@ -144,7 +148,7 @@ fn evicted_entry_is_not_served_stale() {
     answer(host.request(0, 1).0, 7, 0);
     host.process.shared.hot().unwrap().clear();
     let (exchange, _) = host.request(VALID, 1);
-    assert_eq!(failed(exchange, Failure::Error, VALID), None);
+    assert_eq!(failed(exchange, UpstreamFailure::Error, VALID), None);
 }
 
 #[test]
@@ -152,7 +156,7 @@ fn successful_response_is_not_replaced_by_a_stale_entry() {
     let host = Host::new("cache_use_stale error http_503");
     answer(host.request(0, 1).0, 7, 0);
     let (mut exchange, _) = host.request(VALID, 1);
-    assert!(exchange.would_stand_in(Failure::Error, VALID));
+    assert!(exchange.would_serve_stale(UpstreamFailure::Error, VALID));
     assert_eq!(head(&mut exchange, 200), HeadAction::Tee);
     assert_eq!(exchange.cache_status(), CacheStatus::Miss);
 }
@@ -162,7 +166,7 @@ fn response_that_expires_in_flight_is_stored_as_stale() {
     let host = Host::new("cache_use_stale error");
     answer(host.request(0, 1).0, 7, 5 * VALID);
     let (exchange, _) = host.request(5 * VALID, 1);
-    assert_eq!(failed(exchange, Failure::Error, 5 * VALID), Some(7));
+    assert_eq!(failed(exchange, UpstreamFailure::Error, 5 * VALID), Some(7));
 }
 
 const BACKGROUND: &str = "cache_use_stale updating error http_503; cache_background_update on";
@@ -170,11 +174,14 @@ const BACKGROUND: &str = "cache_use_stale updating error http_503; cache_backgro
 /// Returns the background update of a client that has received the stale response.
 fn update(host: &Host, now: u64, waiter: usize, given_is: u64) -> Exchange {
     let (mut exchange, found) = host.request(now, waiter);
-    assert_eq!(found, LookUp::Respond);
+    assert_eq!(found, LookupAction::Respond);
     assert_eq!(exchange.cache_status(), CacheStatus::Stale);
     assert_eq!(stored_result(&exchange), given_is);
-    let update = exchange.take_update().unwrap();
-    assert!(exchange.take_update().is_none(), "it can be taken once");
+    let update = exchange.take_background_update().unwrap();
+    assert!(
+        exchange.take_background_update().is_none(),
+        "it can be taken once"
+    );
     update
 }
 
@@ -187,17 +194,17 @@ fn stale_entry_is_sent_while_one_background_update_runs() {
         let (mut other, found) = host.request(VALID, waiter);
         assert_eq!(
             (found, other.cache_status()),
-            (LookUp::Respond, CacheStatus::Updating)
+            (LookupAction::Respond, CacheStatus::Updating)
         );
-        assert!(other.take_update().is_none() && stored_result(&other) == 7);
+        assert!(other.take_background_update().is_none() && stored_result(&other) == 7);
     }
     answer(first, 8, VALID);
     let (mut exchange, found) = host.request(VALID + 1, 6);
     assert_eq!(
         (found, exchange.cache_status()),
-        (LookUp::Respond, CacheStatus::Hit)
+        (LookupAction::Respond, CacheStatus::Hit)
     );
-    assert!(exchange.take_update().is_none() && stored_result(&exchange) == 8);
+    assert!(exchange.take_background_update().is_none() && stored_result(&exchange) == 8);
 }
 
 /// A host that cannot repeat the request fetches for the client itself.
@@ -207,10 +214,10 @@ fn request_fetches_itself_when_the_host_cannot_update_in_the_background() {
     answer(host.request(0, 1).0, 7, 0);
     let asked = |waiter, never_anew| host.look_up_with(VALID, waiter, false, never_anew);
     let (mut exchange, found) = asked(1, true);
-    assert_eq!(found, LookUp::Forward);
-    assert!(exchange.take_update().is_none());
+    assert_eq!(found, LookupAction::Forward);
+    assert!(exchange.take_background_update().is_none());
     // other clients receive the stale response meanwhile
-    assert_eq!(asked(2, true).1, LookUp::Respond);
+    assert_eq!(asked(2, true).1, LookupAction::Respond);
     answer(exchange, 8, VALID);
     assert_eq!(stored_result(&host.request(VALID + 1, 3).0), 8);
 }
@@ -223,13 +230,13 @@ fn failed_background_update_blocks_no_client() {
     drop(update(&host, VALID, 1, 7));
     for status in [502, 503, 404] {
         let mut failing = update(&host, VALID, 1, 7);
-        failing.fails(Failure::Status(status), VALID);
+        failing.upstream_failed(UpstreamFailure::Status(status), VALID);
         assert_eq!(head(&mut failing, status), HeadAction::Pass);
         assert!(failing.take_fill().is_none());
     }
     // the stale response is sent until its time is over
     let (exchange, found) = host.request(VALID + MOST, 1);
-    assert_eq!(found, LookUp::Forward);
+    assert_eq!(found, LookupAction::Forward);
     drop(exchange);
 }
 
@@ -246,13 +253,13 @@ fn stale_entry_is_not_served_after_the_node_denied_it() {
         // an empty result is stored until its TTL ends, and never sent stale
         let (exchange, found) = host.request(VALID, 1);
         match body.contains("-32000") {
-            true => assert_eq!(found, LookUp::Forward, "{body}"),
-            false => assert_eq!(found, LookUp::Respond, "{body}"),
+            true => assert_eq!(found, LookupAction::Forward, "{body}"),
+            false => assert_eq!(found, LookupAction::Respond, "{body}"),
         }
         drop(exchange);
         let (exchange, found) = host.request(2 * VALID, 1);
-        assert_eq!(found, LookUp::Forward, "{body}");
-        assert_eq!(failed(exchange, Failure::Error, 2 * VALID), None);
+        assert_eq!(found, LookupAction::Forward, "{body}");
+        assert_eq!(failed(exchange, UpstreamFailure::Error, 2 * VALID), None);
     }
 }
 
@@ -281,24 +288,27 @@ fn late_background_update_does_not_remove_a_newer_entry() {
     answer(bypassing, 8, VALID + 1);
     publish(slow, r#"{"jsonrpc":"2.0","id":1,"result":null}"#, VALID + 2);
     let (exchange, found) = host.request(VALID + 2, 3);
-    assert_eq!((found, stored_result(&exchange)), (LookUp::Respond, 8));
+    assert_eq!(
+        (found, stored_result(&exchange)),
+        (LookupAction::Respond, 8)
+    );
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Ask,
     Answer(usize),
-    Fail(usize, Failure),
+    Fail(usize, UpstreamFailure),
     Leave(usize),
     Pause(u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let failure = prop_oneof![
-        Just(Failure::Error),
-        Just(Failure::Timeout),
-        Just(Failure::Status(503)),
-        Just(Failure::Status(500)),
+        Just(UpstreamFailure::Error),
+        Just(UpstreamFailure::Timeout),
+        Just(UpstreamFailure::Status(503)),
+        Just(UpstreamFailure::Status(500)),
     ];
     prop_oneof![
         4 => Just(Step::Ask),
@@ -339,12 +349,12 @@ proptest! {
                     waiter += 1;
                     let (mut exchange, found) = host.request(now, waiter);
                     match found {
-                        LookUp::Respond => {
+                        LookupAction::Respond => {
                             seen(stored_result(&exchange), now);
                             if exchange.cache_status() == CacheStatus::Updating {
                                 prop_assert!(!asking.is_empty());
                             }
-                            let update = exchange.take_update();
+                            let update = exchange.take_background_update();
                             let is_stale = exchange.cache_status() == CacheStatus::Stale;
                             prop_assert_eq!(update.is_some(), is_stale);
                             if let Some(update) = update {
@@ -352,9 +362,9 @@ proptest! {
                                 asking.push((now, update, false));
                             }
                         }
-                        LookUp::Forward => asking.push((now, exchange, true)),
+                        LookupAction::Forward => asking.push((now, exchange, true)),
                         // the client leaves: there is no response to send yet
-                        other => prop_assert_eq!(other, LookUp::Wait),
+                        other => prop_assert_eq!(other, LookupAction::Wait),
                     }
                 }
                 Step::Answer(n) if !asking.is_empty() => {
@@ -364,11 +374,11 @@ proptest! {
                 Step::Fail(n, failure) if !asking.is_empty() => {
                     let (_, mut exchange, waits) = asking.remove(n % asking.len());
                     if !waits {
-                        exchange.fails(failure, now);
+                        exchange.upstream_failed(failure, now);
                         prop_assert_eq!(head(&mut exchange, 503), HeadAction::Pass);
                         continue;
                     }
-                    let covered = !matches!(failure, Failure::Timeout | Failure::Status(500));
+                    let covered = !matches!(failure, UpstreamFailure::Timeout | UpstreamFailure::Status(500));
                     if let Some(asked_at) = failed(exchange, failure, now) {
                         prop_assert!(covered);
                         seen(asked_at, now);

@@ -4,17 +4,17 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use sszip_core::cache::process::verified::Verdict;
+use sszip_core::cache::process::verification::Verdict;
 use sszip_core::cache::process::wake::EventLoop;
 use sszip_core::cache::process::Process;
 use sszip_core::cache::status::CacheStatus;
-use sszip_core::config::Config;
-use sszip_core::exchange::{Asked, Exchange, HeadAction, HeadEdit, LookUp};
+use sszip_core::config::RouteConfig;
+use sszip_core::exchange::{Exchange, HeadAction, HeadEdit, LookupAction, LookupRequest};
 
 use crate::setup::{config, posted, response_head, JSON};
 
 struct Host {
-    config: Arc<Config>,
+    config: Arc<RouteConfig>,
     process: Process,
 }
 
@@ -28,7 +28,7 @@ impl Host {
         Self { config, process }
     }
 
-    fn request(&self, body: &str, never_anew: bool) -> (Exchange, LookUp) {
+    fn request(&self, body: &str, never_anew: bool) -> (Exchange, LookupAction) {
         self.request_with_coding(body.as_bytes(), None, never_anew)
     }
 
@@ -37,18 +37,18 @@ impl Host {
         body: &[u8],
         coding: Option<&str>,
         never_anew: bool,
-    ) -> (Exchange, LookUp) {
+    ) -> (Exchange, LookupAction) {
         let mut fields = vec![JSON];
         fields.extend(coding.map(|coding| (&b"Content-Encoding"[..], coding.as_bytes())));
         let mut exchange = posted(&self.config, &fields);
         let found = exchange
-            .look_up(Asked {
+            .lookup(LookupRequest {
                 body,
                 now: 0,
                 waiter: Some(EventLoop::default().waiter(1)),
                 never_anew,
                 coding_allowed: true,
-                ..Asked::default()
+                ..LookupRequest::default()
             })
             .unwrap();
         (exchange, found)
@@ -57,14 +57,14 @@ impl Host {
     /// Stores a response, and returns the verification of the hit that follows.
     fn hit(&self, body: &str, result: &str) -> Option<Exchange> {
         let (exchange, found) = self.request(body, false);
-        assert_eq!(found, LookUp::Forward);
+        assert_eq!(found, LookupAction::Forward);
         answer(exchange, 200, result);
         let (mut exchange, found) = self.request(body, false);
         assert_eq!(
             (found, exchange.cache_status()),
-            (LookUp::Respond, CacheStatus::Hit)
+            (LookupAction::Respond, CacheStatus::Hit)
         );
-        exchange.take_update()
+        exchange.take_background_update()
     }
 
     fn verdict(&self) -> Option<Verdict> {
@@ -137,9 +137,9 @@ fn verdict_and_purge_follow_the_present_upstream_response() {
             // the verification's response was not stored
             let (_, found) = host.request(BLOCK, true);
             let expected = if is_wrong && purges {
-                LookUp::Forward
+                LookupAction::Forward
             } else {
-                LookUp::Respond
+                LookupAction::Respond
             };
             assert_eq!(found, expected, "{now}");
         }
@@ -156,7 +156,7 @@ fn different_tip_response_is_changed_and_not_purged() {
     let (exchange, found) = host.request(HEAD, true);
     assert_eq!(
         (found, exchange.cache_status()),
-        (LookUp::Respond, CacheStatus::Hit)
+        (LookupAction::Respond, CacheStatus::Hit)
     );
 }
 
@@ -186,11 +186,11 @@ fn hit_is_not_verified_when_verification_is_off_or_impossible() {
     drop(host.hit(BLOCK, r#""result":{"number":"0x1"}"#));
     host.verdict();
     let (mut exchange, found) = host.request(BLOCK, true);
-    assert_eq!(found, LookUp::Respond);
-    assert!(exchange.take_update().is_none());
+    assert_eq!(found, LookupAction::Respond);
+    assert!(exchange.take_background_update().is_none());
     let (mut exchange, found) = host.request(&format!("[{BLOCK}]"), true);
-    assert_eq!(found, LookUp::Respond);
-    assert!(exchange.take_update().is_none());
+    assert_eq!(found, LookupAction::Respond);
+    assert!(exchange.take_background_update().is_none());
 }
 
 /// A batch verifies one of its hits, sent to the node as it is written in the batch.
@@ -199,12 +199,15 @@ fn batch_verifies_one_of_its_hits() {
     let other = BLOCK.replace("aa", "bb");
     let stored = r#""result":{"number":"0x1"}"#;
     for (batch, expected) in [
-        (format!("[{BLOCK}]"), LookUp::Respond),
+        (format!("[{BLOCK}]"), LookupAction::Respond),
         // the hit need not be first, and a missing call is not verified
-        (format!("[{other}, {BLOCK}]"), LookUp::ForwardRewritten),
+        (
+            format!("[{other}, {BLOCK}]"),
+            LookupAction::ForwardRewritten,
+        ),
         (
             format!("[{HEAD}, {BLOCK}, {other}]"),
-            LookUp::ForwardRewritten,
+            LookupAction::ForwardRewritten,
         ),
     ] {
         let batch = batch.replace(
@@ -225,17 +228,20 @@ fn batch_verifies_one_of_its_hits() {
             host.verdict();
             let (mut exchange, found) = host.request(&batch, false);
             assert_eq!(found, expected, "{batch}");
-            let update = exchange.take_update().unwrap();
+            let update = exchange.take_background_update().unwrap();
             assert_eq!(update.request_body(), BLOCK.as_bytes());
             assert_eq!(update.rpc_method(), b"eth_getBlockByHash");
-            assert!(exchange.take_update().is_none());
+            assert!(exchange.take_background_update().is_none());
             answer(update, 200, now);
             assert_eq!(host.verdict(), Some(verdict), "{batch} {now}");
             let line = host.process.shared.verified.take_line();
             assert_eq!(line.is_some(), verdict == Verdict::Different);
             // purged, or unchanged
             let (_, found) = host.request(BLOCK, true);
-            assert_eq!(found == LookUp::Forward, verdict == Verdict::Different);
+            assert_eq!(
+                found == LookupAction::Forward,
+                verdict == Verdict::Different
+            );
         }
     }
 }
@@ -244,8 +250,8 @@ fn batch_verifies_one_of_its_hits() {
 fn batch_without_a_hit_is_not_verified() {
     let host = Host::new("verify 100%");
     let (mut exchange, found) = host.request(&format!("[{BLOCK}]"), false);
-    assert_eq!(found, LookUp::Forward);
-    assert!(exchange.take_update().is_none());
+    assert_eq!(found, LookupAction::Forward);
+    assert!(exchange.take_background_update().is_none());
 }
 
 /// The client's request was compressed; the node receives the call in identity.
@@ -257,8 +263,8 @@ fn compressed_batch_verifies_one_hit_in_identity() {
     encoder.write_all(format!("[{BLOCK}]").as_bytes()).unwrap();
     let (mut exchange, found) =
         host.request_with_coding(&encoder.finish().unwrap(), Some("gzip"), false);
-    assert_eq!(found, LookUp::Respond);
-    let update = exchange.take_update().unwrap();
+    assert_eq!(found, LookupAction::Respond);
+    let update = exchange.take_background_update().unwrap();
     assert_eq!(update.request_body(), BLOCK.as_bytes());
     let removes = |edit: &HeadEdit| edit.name == "Content-Encoding" && edit.value.is_none();
     assert_eq!(

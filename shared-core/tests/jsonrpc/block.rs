@@ -1,6 +1,8 @@
 //! Block references of calls, method by method and edge case by edge case.
 
-use sszip_core::jsonrpc::block::{in_result, reference, BlockReference, Bound, ResultBlock, Tag};
+use sszip_core::jsonrpc::block::{
+    in_result, reference, BlockReference, RangeEnd, ResultBlock, Tag,
+};
 use sszip_core::jsonrpc::methods::{method, Class};
 use BlockReference::{InResult, Invalid, Number, Range};
 
@@ -61,7 +63,7 @@ fn block_of_each_method_is_found_by_the_table() {
         }
     }
     for name in ["eth_getLogs", "trace_filter"] {
-        let five = Bound::Number(5);
+        let five = RangeEnd::Number(5);
         let range = Range {
             from: five,
             to: five,
@@ -318,8 +320,8 @@ fn params_that_are_not_an_array_are_invalid() {
 fn range_of_a_filter_is_read_with_latest_as_default() {
     let logs = |filter: &str| block_of("eth_getLogs", &format!("[{filter}]"));
     let range = |from, to| Range { from, to };
-    let (two, three) = (Bound::Number(2), Bound::Number(3));
-    let latest = Bound::Tag(Tag::Latest);
+    let (two, three) = (RangeEnd::Number(2), RangeEnd::Number(3));
+    let latest = RangeEnd::Tag(Tag::Latest);
     assert_eq!(
         logs(r#"{"fromBlock":"0x2","toBlock":"0x3"}"#),
         range(two, three)
@@ -336,7 +338,7 @@ fn range_of_a_filter_is_read_with_latest_as_default() {
     );
     assert_eq!(logs(r#"{"toBlock":"0x2"}"#), range(latest, two));
     assert_eq!(logs("{}"), range(latest, latest));
-    let earliest = Bound::Tag(Tag::Earliest);
+    let earliest = RangeEnd::Tag(Tag::Earliest);
     assert_eq!(
         logs(r#"{"fromBlock":"earliest","toBlock":"0x2"}"#),
         range(earliest, two)

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use sszip_core::jsonrpc::key::{key, Key, KeyError, MAX_DEPTH};
-use sszip_core::jsonrpc::scan::Fault;
+use sszip_core::jsonrpc::scan::SyntaxErrorKind;
 
 use crate::oracle::{agree_on_keys, key_and_canonical, Node};
 
@@ -296,7 +296,7 @@ fn invalid_json_has_no_key() {
         assert!(matches!(error(params), KeyError::Syntax(_)), "{params}");
     }
     let error = key(b"", b"", Some(b"[\"\xFF\"]")).expect_err("no key");
-    assert!(matches!(error, KeyError::Syntax(error) if error.fault == Fault::Utf8));
+    assert!(matches!(error, KeyError::Syntax(error) if error.fault == SyntaxErrorKind::Utf8));
 }
 
 /// The encoding of keys is a part of the stored data: a change makes each stored entry
@@ -437,7 +437,7 @@ proptest! {
     fn equivalent_requests_share_a_key(params in value(), choices: Vec<u8>) {
         let node = Node::parse(params.as_bytes()).expect("JSON");
         let mut choices = choices.into_iter().chain(std::iter::repeat(0));
-        let respelt = node.respelt(&mut || choices.next().unwrap_or(0));
+        let respelt = node.equivalent_text(&mut || choices.next().unwrap_or(0));
         let (key_a, form) = key_and_canonical(params.as_bytes());
         let (key_b, same) = key_and_canonical(respelt.as_bytes());
         prop_assert_eq!(&form, &same, "{} {}", params, respelt);

@@ -9,7 +9,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use sszip_core::jsonrpc::key::{self, KeyError};
-use sszip_core::jsonrpc::scan::{Kind, ScanError, Scanner};
+use sszip_core::jsonrpc::scan::{ScanError, Scanner, ValueKind};
 
 /// A value as serde_json reads it.
 #[derive(Debug)]
@@ -161,13 +161,13 @@ impl<'a> Node<'a> {
 
     /// Returns a text that is equivalent by the rules of keys, in a notation chosen by `choose`:
     /// white space, order of members, and case of digits.
-    pub fn respelt(&self, choose: &mut dyn FnMut() -> u8) -> String {
+    pub fn equivalent_text(&self, choose: &mut dyn FnMut() -> u8) -> String {
         let mut blank = || ["", "", " ", "\n\t", "\r"][usize::from(choose()) % 5];
         let (before, after) = (blank(), blank());
         let text = match &self.parts {
-            Parts::Leaf => recased(self.raw, choose),
+            Parts::Leaf => change_hex_case(self.raw, choose),
             Parts::Array(elements) => {
-                let texts: Vec<_> = elements.iter().map(|e| e.respelt(choose)).collect();
+                let texts: Vec<_> = elements.iter().map(|e| e.equivalent_text(choose)).collect();
                 format!("[{}{after}]", texts.join(","))
             }
             Parts::Object(members) => {
@@ -175,8 +175,8 @@ impl<'a> Node<'a> {
                 for (name, value) in members {
                     let text = format!(
                         "{}{before}:{}",
-                        recased(name, choose),
-                        value.respelt(choose)
+                        change_hex_case(name, choose),
+                        value.equivalent_text(choose)
                     );
                     texts.insert(usize::from(choose()) % (texts.len() + 1), text);
                 }
@@ -203,7 +203,7 @@ fn normal(leaf: &str) -> String {
     }
 }
 
-fn recased(leaf: &str, choose: &mut dyn FnMut() -> u8) -> String {
+fn change_hex_case(leaf: &str, choose: &mut dyn FnMut() -> u8) -> String {
     if !is_hex_of_fixed_length(leaf) {
         return leaf.into();
     }
@@ -231,14 +231,14 @@ fn walk(
     let kind = scanner.kind()?;
     let start = scanner.start();
     match kind {
-        Kind::Array if levels > 0 => {
+        ValueKind::Array if levels > 0 => {
             let mut another = scanner.first_element()?;
             while another {
                 walk(scanner, levels - 1, spans)?;
                 another = scanner.next_element()?;
             }
         }
-        Kind::Object if levels > 0 => {
+        ValueKind::Object if levels > 0 => {
             let mut next = scanner.first_member()?;
             while let Some(name) = next {
                 spans.push(name.content);
@@ -246,7 +246,7 @@ fn walk(
                 next = scanner.next_member()?;
             }
         }
-        Kind::String if levels > 0 => {
+        ValueKind::String if levels > 0 => {
             scanner.string()?;
         }
         _ => assert_eq!(scanner.value()?.span, start..scanner.position()),

@@ -1,8 +1,8 @@
 //! Request objects: ids, members in any order, and refused requests.
 
 use proptest::prelude::*;
-use sszip_core::jsonrpc::request::{beginning, parse, Call, Refusal, Request, MAX_ID};
-use sszip_core::jsonrpc::scan::Fault;
+use sszip_core::jsonrpc::request::{parse, read_prefix, Call, ParseRefusal, Request, MAX_ID};
+use sszip_core::jsonrpc::scan::SyntaxErrorKind;
 
 use crate::oracle::Node;
 
@@ -16,7 +16,7 @@ fn single(body: &str) -> Call<'_> {
     call
 }
 
-fn refusal(body: &str) -> Refusal {
+fn refusal(body: &str) -> ParseRefusal {
     parse(body.as_bytes(), MOST).expect_err(body)
 }
 
@@ -43,11 +43,11 @@ fn method_and_id_are_found_in_the_beginning_of_a_call() {
         ("", None),
         ("{", None),
     ] {
-        let found = beginning(text.as_bytes());
+        let found = read_prefix(text.as_bytes());
         let found = found.map(|(method, id)| (text_of(method), id.map(text_of)));
         assert_eq!(found, expected, "{text}");
     }
-    assert_eq!(beginning(b"{\"id\":\"\xff\",\"method\":\"m\","), None);
+    assert_eq!(read_prefix(b"{\"id\":\"\xff\",\"method\":\"m\","), None);
 }
 
 fn text_of(bytes: &[u8]) -> &str {
@@ -102,7 +102,7 @@ fn absent_id_is_a_notification_and_null_is_not() {
 #[test]
 fn ids_of_other_types_are_refused() {
     for id in ["{}", "[]", "[1]", r#"{"id":1}"#, "true", "false"] {
-        assert_eq!(refusal(&with_id(id)), Refusal::IdKind, "{id}");
+        assert_eq!(refusal(&with_id(id)), ParseRefusal::IdKind, "{id}");
     }
 }
 
@@ -111,8 +111,11 @@ fn id_longer_than_the_limit_is_refused() {
     let longest = format!("\"{}\"", "x".repeat(MAX_ID - 2));
     assert_eq!(single(&with_id(&longest)).id, Some(longest.as_bytes()));
     let longer = format!("\"{}\"", "x".repeat(MAX_ID - 1));
-    assert_eq!(refusal(&with_id(&longer)), Refusal::LongId);
-    assert_eq!(refusal(&with_id(&"1".repeat(MAX_ID + 1))), Refusal::LongId);
+    assert_eq!(refusal(&with_id(&longer)), ParseRefusal::LongId);
+    assert_eq!(
+        refusal(&with_id(&"1".repeat(MAX_ID + 1))),
+        ParseRefusal::LongId
+    );
 }
 
 #[test]
@@ -155,67 +158,79 @@ fn absent_empty_null_and_object_params_are_distinguished() {
 #[test]
 fn invalid_calls_are_refused_with_a_reason() {
     for (body, reason) in [
-        (r#""m""#, Refusal::NotObject),
-        ("1", Refusal::NotObject),
-        ("null", Refusal::NotObject),
-        ("{}", Refusal::Version),
-        (r#"{"id":1,"method":"m"}"#, Refusal::Version),
-        (r#"{"jsonrpc":2.0,"id":1,"method":"m"}"#, Refusal::Version),
+        (r#""m""#, ParseRefusal::NotObject),
+        ("1", ParseRefusal::NotObject),
+        ("null", ParseRefusal::NotObject),
+        ("{}", ParseRefusal::Version),
+        (r#"{"id":1,"method":"m"}"#, ParseRefusal::Version),
+        (
+            r#"{"jsonrpc":2.0,"id":1,"method":"m"}"#,
+            ParseRefusal::Version,
+        ),
         (
             r#"{"jsonrpc":"2.00","id":1,"method":"m"}"#,
-            Refusal::Version,
+            ParseRefusal::Version,
         ),
-        (r#"{"jsonrpc":"2","id":1,"method":"m"}"#, Refusal::Version),
-        (r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#, Refusal::Version),
-        (r#"{"jsonrpc":null,"id":1,"method":"m"}"#, Refusal::Version),
+        (
+            r#"{"jsonrpc":"2","id":1,"method":"m"}"#,
+            ParseRefusal::Version,
+        ),
+        (
+            r#"{"jsonrpc":"1.0","id":1,"method":"m"}"#,
+            ParseRefusal::Version,
+        ),
+        (
+            r#"{"jsonrpc":null,"id":1,"method":"m"}"#,
+            ParseRefusal::Version,
+        ),
         (
             r#"{"jsonrpc":"\u0032.0","id":1,"method":"m"}"#,
-            Refusal::Version,
+            ParseRefusal::Version,
         ),
-        (r#"{"jsonrpc":"2.0","id":1}"#, Refusal::NoMethod),
+        (r#"{"jsonrpc":"2.0","id":1}"#, ParseRefusal::NoMethod),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":null}"#,
-            Refusal::MethodKind,
+            ParseRefusal::MethodKind,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":1}"#,
-            Refusal::MethodKind,
+            ParseRefusal::MethodKind,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":["m"]}"#,
-            Refusal::MethodKind,
+            ParseRefusal::MethodKind,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"\u006d"}"#,
-            Refusal::EscapedMethod,
+            ParseRefusal::EscapedMethod,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m\/"}"#,
-            Refusal::EscapedMethod,
+            ParseRefusal::EscapedMethod,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m","params":"[]"}"#,
-            Refusal::ParamsKind,
+            ParseRefusal::ParamsKind,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m","params":1}"#,
-            Refusal::ParamsKind,
+            ParseRefusal::ParamsKind,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m","params":false}"#,
-            Refusal::ParamsKind,
+            ParseRefusal::ParamsKind,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m","x":1}"#,
-            Refusal::UnknownMember,
+            ParseRefusal::UnknownMember,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m","result":1}"#,
-            Refusal::UnknownMember,
+            ParseRefusal::UnknownMember,
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"m","":1}"#,
-            Refusal::UnknownMember,
+            ParseRefusal::UnknownMember,
         ),
     ] {
         assert_eq!(refusal(body), reason, "{body}");
@@ -233,12 +248,18 @@ fn duplicate_members_are_refused() {
         r#""params":[]"#,
         r#""params":null"#,
     ] {
-        assert_eq!(refusal(&format!("{{{call},{again}}}")), Refusal::Duplicate);
-        assert_eq!(refusal(&format!("{{{again},{call}}}")), Refusal::Duplicate);
+        assert_eq!(
+            refusal(&format!("{{{call},{again}}}")),
+            ParseRefusal::Duplicate
+        );
+        assert_eq!(
+            refusal(&format!("{{{again},{call}}}")),
+            ParseRefusal::Duplicate
+        );
     }
     // a null counts as a member
     let twice = r#"{"jsonrpc":"2.0","id":null,"id":null,"method":"m"}"#;
-    assert_eq!(refusal(twice), Refusal::Duplicate);
+    assert_eq!(refusal(twice), ParseRefusal::Duplicate);
 }
 
 /// Go's decoder reads each of these names as the member that it resembles, and takes the last
@@ -255,7 +276,7 @@ fn member_names_in_another_case_or_with_escapes_are_refused() {
         "JsonRPC",
     ] {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","{name}":"x"}}"#);
-        assert_eq!(refusal(&body), Refusal::UnknownMember, "{body}");
+        assert_eq!(refusal(&body), ParseRefusal::UnknownMember, "{body}");
     }
 }
 
@@ -263,17 +284,17 @@ fn member_names_in_another_case_or_with_escapes_are_refused() {
 fn invalid_json_is_refused_with_its_fault() {
     let call = with_id("1");
     for (body, fault) in [
-        (String::new(), Fault::End),
-        (format!("\u{feff}{call}"), Fault::Value),
-        (format!("{call}{call}"), Fault::Trailing),
-        (format!("{call},"), Fault::Trailing),
-        (call.replace('}', ""), Fault::End),
-        (call.replace('}', ",}"), Fault::Name),
-        (call.replace("1,", "01,"), Fault::Number),
-        (call.replace("\"m\"", "\"m\n\""), Fault::Control),
+        (String::new(), SyntaxErrorKind::End),
+        (format!("\u{feff}{call}"), SyntaxErrorKind::Value),
+        (format!("{call}{call}"), SyntaxErrorKind::Trailing),
+        (format!("{call},"), SyntaxErrorKind::Trailing),
+        (call.replace('}', ""), SyntaxErrorKind::End),
+        (call.replace('}', ",}"), SyntaxErrorKind::Name),
+        (call.replace("1,", "01,"), SyntaxErrorKind::Number),
+        (call.replace("\"m\"", "\"m\n\""), SyntaxErrorKind::Control),
     ] {
         match refusal(&body) {
-            Refusal::Syntax(error) => assert_eq!(error.fault, fault, "{body}"),
+            ParseRefusal::Syntax(error) => assert_eq!(error.fault, fault, "{body}"),
             other => panic!("{body}: {other:?}"),
         }
     }
@@ -317,26 +338,29 @@ fn batch_of_notifications_has_calls_without_ids() {
 
 #[test]
 fn empty_batch_is_refused() {
-    assert_eq!(refusal("[]"), Refusal::EmptyBatch);
-    assert_eq!(refusal(" [ ] "), Refusal::EmptyBatch);
+    assert_eq!(refusal("[]"), ParseRefusal::EmptyBatch);
+    assert_eq!(refusal(" [ ] "), ParseRefusal::EmptyBatch);
 }
 
 #[test]
 fn batch_over_the_limit_is_refused() {
     let body = |n: usize| format!("[{}]", vec![with_id("1"); n].join(","));
     assert!(parse(body(3).as_bytes(), 3).is_ok());
-    assert_eq!(parse(body(4).as_bytes(), 3), Err(Refusal::LongBatch));
-    assert_eq!(parse(body(1).as_bytes(), 0), Err(Refusal::LongBatch));
+    assert_eq!(parse(body(4).as_bytes(), 3), Err(ParseRefusal::LongBatch));
+    assert_eq!(parse(body(1).as_bytes(), 0), Err(ParseRefusal::LongBatch));
 }
 
 #[test]
 fn batch_with_an_invalid_call_is_refused() {
     for (odd, reason) in [
-        ("1", Refusal::NotObject),
-        ("[]", Refusal::NotObject),
-        ("null", Refusal::NotObject),
-        ("{}", Refusal::Version),
-        (r#"{"jsonrpc":"2.0","id":{},"method":"m"}"#, Refusal::IdKind),
+        ("1", ParseRefusal::NotObject),
+        ("[]", ParseRefusal::NotObject),
+        ("null", ParseRefusal::NotObject),
+        ("{}", ParseRefusal::Version),
+        (
+            r#"{"jsonrpc":"2.0","id":{},"method":"m"}"#,
+            ParseRefusal::IdKind,
+        ),
     ] {
         let good = with_id("1");
         for body in [format!("[{odd},{good}]"), format!("[{good},{odd}]")] {

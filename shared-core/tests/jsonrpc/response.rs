@@ -1,9 +1,9 @@
 //! Response objects, and the parts of a result that are read.
 
 use sszip_core::jsonrpc::response::{
-    content, first_element, member, parse, parse_batch, Content, Outcome, ResponseError,
+    content, first_element, member, parse, parse_batch, Outcome, ResponseError, ResultContent,
 };
-use sszip_core::jsonrpc::scan::Fault;
+use sszip_core::jsonrpc::scan::SyntaxErrorKind;
 
 fn parts(body: &str) -> (&str, &str) {
     let answer = parse(body.as_bytes()).expect(body);
@@ -154,7 +154,7 @@ fn malformed_and_truncated_responses_are_refused() {
         ResponseError::Syntax(error) => {
             assert_eq!(
                 (error.fault, error.offset),
-                (Fault::Trailing, body.len() + 1)
+                (SyntaxErrorKind::Trailing, body.len() + 1)
             );
         }
         other => panic!("{other}"),
@@ -199,20 +199,20 @@ fn batch_with_an_invalid_response_is_refused() {
 #[test]
 fn null_and_empty_results_are_distinguished_from_others() {
     for (result, expected) in [
-        ("null", Content::Null),
-        ("[]", Content::EmptyArray),
-        ("[ \n]", Content::EmptyArray),
-        ("{}", Content::EmptyObject),
-        ("{\t}", Content::EmptyObject),
-        ("\"0x\"", Content::EmptyData),
-        ("\"0x0\"", Content::Some),
-        ("\"\"", Content::Some),
-        ("\"null\"", Content::Some),
-        ("\"[]\"", Content::Some),
-        ("[null]", Content::Some),
-        ("[[]]", Content::Some),
-        ("0", Content::Some),
-        ("false", Content::Some),
+        ("null", ResultContent::Null),
+        ("[]", ResultContent::EmptyArray),
+        ("[ \n]", ResultContent::EmptyArray),
+        ("{}", ResultContent::EmptyObject),
+        ("{\t}", ResultContent::EmptyObject),
+        ("\"0x\"", ResultContent::EmptyData),
+        ("\"0x0\"", ResultContent::Some),
+        ("\"\"", ResultContent::Some),
+        ("\"null\"", ResultContent::Some),
+        ("\"[]\"", ResultContent::Some),
+        ("[null]", ResultContent::Some),
+        ("[[]]", ResultContent::Some),
+        ("0", ResultContent::Some),
+        ("false", ResultContent::Some),
     ] {
         assert_eq!(content(result.as_bytes()), expected, "{result}");
     }

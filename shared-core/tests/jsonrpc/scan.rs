@@ -5,10 +5,10 @@ use std::path::Path;
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use sszip_core::jsonrpc::incomplete_result::has_failed_trace;
 use sszip_core::jsonrpc::response::first_element;
-use sszip_core::jsonrpc::scan::{check, Fault, MAX_DEPTH};
-use sszip_core::jsonrpc::unsettled::has_failed_part;
-use sszip_core::jsonrpc::{request, response, shallow};
+use sszip_core::jsonrpc::scan::{check, SyntaxErrorKind, MAX_DEPTH};
+use sszip_core::jsonrpc::{depth_check, request, response};
 
 use crate::oracle::{agree_on_text, Node};
 
@@ -35,68 +35,68 @@ const ACCEPTED: &[&str] = &[
 ];
 
 /// Invalid texts, with the position of the invalid byte and the fault.
-const REFUSED: &[(&[u8], usize, Fault)] = &[
-    (b"", 0, Fault::End),
-    (b" ", 1, Fault::End),
-    (b"\xEF\xBB\xBF{}", 0, Fault::Value),
-    (b"\xFF", 0, Fault::Utf8),
-    (b"[\"\xC3\x28\"]", 2, Fault::Utf8),
-    (b"[\"\xED\xA0\x80\"]", 2, Fault::Utf8),
-    (b"[\"\xC0\xAF\"]", 2, Fault::Utf8),
-    (b"{}x", 2, Fault::Trailing),
-    (b"[][]", 2, Fault::Trailing),
-    (b"1 2", 2, Fault::Trailing),
-    (b"null\0", 4, Fault::Trailing),
-    (b"[1,]", 3, Fault::Value),
-    (b"[,1]", 1, Fault::Value),
-    (b"[1 2]", 3, Fault::Separator),
-    (b"[1}", 2, Fault::Separator),
-    (b"{\"a\":1]", 6, Fault::Separator),
-    (b"{]", 1, Fault::Name),
-    (b"[}", 1, Fault::Value),
-    (b"{,}", 1, Fault::Name),
-    (b"{\"a\":1,}", 7, Fault::Name),
-    (b"{\"a\"}", 4, Fault::Colon),
-    (b"{\"a\" 1}", 5, Fault::Colon),
-    (b"{\"a\":}", 5, Fault::Value),
-    (b"{a:1}", 1, Fault::Name),
-    (b"{1:1}", 1, Fault::Name),
-    (b"{'a':1}", 1, Fault::Name),
-    (b"[", 1, Fault::End),
-    (b"[1", 2, Fault::End),
-    (b"{\"a\":1", 6, Fault::End),
-    (b"\"abc", 4, Fault::End),
-    (b"\"abc\\\"", 6, Fault::End),
-    (b"\"\n\"", 1, Fault::Control),
-    (b"\"12345678\x1f\"", 9, Fault::Control),
-    (b"\"\0\"", 1, Fault::Control),
-    (b"\"\\x\"", 2, Fault::Escape),
-    (b"\"\\u12G4\"", 5, Fault::Escape),
-    (b"\"\\u+123\"", 3, Fault::Escape),
-    (b"\"\\U0041\"", 2, Fault::Escape),
-    (b"\"a\\uD800\"", 2, Fault::Surrogate),
-    (b"\"\\uDC00\\uD800\"", 1, Fault::Surrogate),
-    (b"\"\\uD800\\n\"", 1, Fault::Surrogate),
-    (b"\"\\uD800\\uD800\"", 1, Fault::Surrogate),
-    (b"\"\\uD800\\u0041\"", 1, Fault::Surrogate),
-    (b"00", 1, Fault::Number),
-    (b"-01", 2, Fault::Number),
-    (b"-", 1, Fault::End),
-    (b"-a", 1, Fault::Number),
-    (b"1.", 2, Fault::End),
-    (b"[1.]", 3, Fault::Number),
-    (b"[1e+]", 4, Fault::Number),
-    (b"+1", 0, Fault::Value),
-    (b".5", 0, Fault::Value),
-    (b"0x10", 1, Fault::Trailing),
-    (b"1_0", 1, Fault::Trailing),
-    (b"NaN", 0, Fault::Value),
-    (b"nul", 3, Fault::End),
-    (b"nulL", 3, Fault::Value),
-    (b"True", 0, Fault::Value),
-    (b"/**/1", 0, Fault::Value),
-    (b"[1,\x0b2]", 3, Fault::Value),
-    ("[\u{a0}]".as_bytes(), 1, Fault::Value),
+const REFUSED: &[(&[u8], usize, SyntaxErrorKind)] = &[
+    (b"", 0, SyntaxErrorKind::End),
+    (b" ", 1, SyntaxErrorKind::End),
+    (b"\xEF\xBB\xBF{}", 0, SyntaxErrorKind::Value),
+    (b"\xFF", 0, SyntaxErrorKind::Utf8),
+    (b"[\"\xC3\x28\"]", 2, SyntaxErrorKind::Utf8),
+    (b"[\"\xED\xA0\x80\"]", 2, SyntaxErrorKind::Utf8),
+    (b"[\"\xC0\xAF\"]", 2, SyntaxErrorKind::Utf8),
+    (b"{}x", 2, SyntaxErrorKind::Trailing),
+    (b"[][]", 2, SyntaxErrorKind::Trailing),
+    (b"1 2", 2, SyntaxErrorKind::Trailing),
+    (b"null\0", 4, SyntaxErrorKind::Trailing),
+    (b"[1,]", 3, SyntaxErrorKind::Value),
+    (b"[,1]", 1, SyntaxErrorKind::Value),
+    (b"[1 2]", 3, SyntaxErrorKind::Separator),
+    (b"[1}", 2, SyntaxErrorKind::Separator),
+    (b"{\"a\":1]", 6, SyntaxErrorKind::Separator),
+    (b"{]", 1, SyntaxErrorKind::Name),
+    (b"[}", 1, SyntaxErrorKind::Value),
+    (b"{,}", 1, SyntaxErrorKind::Name),
+    (b"{\"a\":1,}", 7, SyntaxErrorKind::Name),
+    (b"{\"a\"}", 4, SyntaxErrorKind::Colon),
+    (b"{\"a\" 1}", 5, SyntaxErrorKind::Colon),
+    (b"{\"a\":}", 5, SyntaxErrorKind::Value),
+    (b"{a:1}", 1, SyntaxErrorKind::Name),
+    (b"{1:1}", 1, SyntaxErrorKind::Name),
+    (b"{'a':1}", 1, SyntaxErrorKind::Name),
+    (b"[", 1, SyntaxErrorKind::End),
+    (b"[1", 2, SyntaxErrorKind::End),
+    (b"{\"a\":1", 6, SyntaxErrorKind::End),
+    (b"\"abc", 4, SyntaxErrorKind::End),
+    (b"\"abc\\\"", 6, SyntaxErrorKind::End),
+    (b"\"\n\"", 1, SyntaxErrorKind::Control),
+    (b"\"12345678\x1f\"", 9, SyntaxErrorKind::Control),
+    (b"\"\0\"", 1, SyntaxErrorKind::Control),
+    (b"\"\\x\"", 2, SyntaxErrorKind::Escape),
+    (b"\"\\u12G4\"", 5, SyntaxErrorKind::Escape),
+    (b"\"\\u+123\"", 3, SyntaxErrorKind::Escape),
+    (b"\"\\U0041\"", 2, SyntaxErrorKind::Escape),
+    (b"\"a\\uD800\"", 2, SyntaxErrorKind::Surrogate),
+    (b"\"\\uDC00\\uD800\"", 1, SyntaxErrorKind::Surrogate),
+    (b"\"\\uD800\\n\"", 1, SyntaxErrorKind::Surrogate),
+    (b"\"\\uD800\\uD800\"", 1, SyntaxErrorKind::Surrogate),
+    (b"\"\\uD800\\u0041\"", 1, SyntaxErrorKind::Surrogate),
+    (b"00", 1, SyntaxErrorKind::Number),
+    (b"-01", 2, SyntaxErrorKind::Number),
+    (b"-", 1, SyntaxErrorKind::End),
+    (b"-a", 1, SyntaxErrorKind::Number),
+    (b"1.", 2, SyntaxErrorKind::End),
+    (b"[1.]", 3, SyntaxErrorKind::Number),
+    (b"[1e+]", 4, SyntaxErrorKind::Number),
+    (b"+1", 0, SyntaxErrorKind::Value),
+    (b".5", 0, SyntaxErrorKind::Value),
+    (b"0x10", 1, SyntaxErrorKind::Trailing),
+    (b"1_0", 1, SyntaxErrorKind::Trailing),
+    (b"NaN", 0, SyntaxErrorKind::Value),
+    (b"nul", 3, SyntaxErrorKind::End),
+    (b"nulL", 3, SyntaxErrorKind::Value),
+    (b"True", 0, SyntaxErrorKind::Value),
+    (b"/**/1", 0, SyntaxErrorKind::Value),
+    (b"[1,\x0b2]", 3, SyntaxErrorKind::Value),
+    ("[\u{a0}]".as_bytes(), 1, SyntaxErrorKind::Value),
 ];
 
 #[test]
@@ -126,7 +126,7 @@ fn text_is_accepted_up_to_the_maximum_depth() {
         let most = MAX_DEPTH / each;
         assert!(check(nested(most).as_bytes()).is_ok(), "{open}");
         let error = check(nested(most + 1).as_bytes()).expect_err(open);
-        assert_eq!(error.fault, Fault::Depth);
+        assert_eq!(error.fault, SyntaxErrorKind::Depth);
         // at this depth the record of open containers changes its form
         for depth in [510, 512, 514] {
             agree_on_text(nested(depth / each).as_bytes());
@@ -157,10 +157,10 @@ fn deep_text_is_read_on_a_small_stack() {
                 first_element(format!("[{trace}]").as_bytes()).is_some(),
                 is_read
             );
-            assert!(!has_failed_part(format!("[{trace},\"error\"]").as_bytes()));
+            assert!(!has_failed_trace(format!("[{trace},\"error\"]").as_bytes()));
             let call = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":[{trace}]}}"#);
             assert_eq!(request::parse(call.as_bytes(), 1).is_ok(), is_read);
-            assert_eq!(shallow::is_shallow(answer.as_bytes()), is_read);
+            assert_eq!(depth_check::is_shallow(answer.as_bytes()), is_read);
         }
     });
 }

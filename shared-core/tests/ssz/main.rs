@@ -3,12 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test fails by panicking
 
+mod edge_cases;
 mod hash_tree_root;
-mod laws;
-mod naive;
+mod properties;
 mod recorded;
+mod reference;
 mod roots;
-mod traps;
 mod tree;
 mod witness;
 
@@ -18,7 +18,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use sszip_core::ssz::{Schema, TypeId};
 
-use naive::{Choices, TABLE};
+use reference::{Choices, TABLE};
 
 /// The folder of recorded responses, if it exists next to the project.
 fn corpus() -> Option<PathBuf> {
@@ -44,7 +44,7 @@ proptest! {
         let mut choices = Choices(&choices);
         let types = types(schema);
         let ty = types[choices.below(types.len())];
-        laws::a_value(schema, ty, &mut choices);
+        properties::check_value(schema, ty, &mut choices);
     }
 
     #[test]
@@ -58,8 +58,8 @@ proptest! {
         let mut choices = Choices(&choices);
         let types = types(schema);
         let ty = types[choices.below(types.len())];
-        let json = naive::choose(schema, ty, &mut choices);
-        let mut text = laws::write(&json, &mut choices).into_bytes();
+        let json = reference::choose(schema, ty, &mut choices);
+        let mut text = properties::write(&json, &mut choices).into_bytes();
         let at = at.index(text.len());
         match change {
             0 => text.truncate(at),
@@ -68,7 +68,7 @@ proptest! {
             3 => { text.remove(at); }
             _ => text.extend([byte, b' ']),
         }
-        laws::a_text(schema, ty, &text, &mut choices);
+        properties::check_text(schema, ty, &text, &mut choices);
     }
 
     #[test]
@@ -82,8 +82,8 @@ proptest! {
         let mut choices = Choices(&choices);
         let types = types(schema);
         let ty = types[choices.below(types.len())];
-        let json = naive::choose(schema, ty, &mut choices);
-        let mut ssz = naive::to_ssz(schema, ty, &json).unwrap();
+        let json = reference::choose(schema, ty, &mut choices);
+        let mut ssz = reference::to_ssz(schema, ty, &json).unwrap();
         let at = at.index(ssz.len().max(1));
         match (change, ssz.get_mut(at)) {
             (0, Some(at)) => *at = byte,
@@ -91,7 +91,7 @@ proptest! {
             (2, _) => ssz.insert(at, byte),
             _ => ssz.push(byte),
         }
-        laws::any_bytes(schema, ty, &ssz, &mut choices);
+        properties::check_bytes(schema, ty, &ssz, &mut choices);
     }
 }
 
@@ -104,8 +104,8 @@ fn containers_with_any_changed_byte_are_read_as_by_the_reference() {
         let choices: Vec<u8> = (0..200_u8).map(|n| n.wrapping_mul(seed)).collect();
         let one = schema.find(name).unwrap();
         let mut choices = Choices(&choices);
-        let all = (0..3).map(|_| naive::choose(&schema, one, &mut choices));
-        let json = naive::Json::Array(all.collect());
+        let all = (0..3).map(|_| reference::choose(&schema, one, &mut choices));
+        let json = reference::Json::Array(all.collect());
         let text = json.write().into_bytes();
         for at in 0..text.len() {
             let byte = text[at];
@@ -113,15 +113,15 @@ fn containers_with_any_changed_byte_are_read_as_by_the_reference() {
             for other in others.iter().chain(b"\"09fF, {}tx\\") {
                 let mut changed = text.clone();
                 changed[at] = *other;
-                laws::a_text(&schema, ty, &changed, &mut Choices(&[2, 255, 255]));
+                properties::check_text(&schema, ty, &changed, &mut Choices(&[2, 255, 255]));
             }
         }
-        let ssz = naive::to_ssz(&schema, ty, &json).unwrap();
+        let ssz = reference::to_ssz(&schema, ty, &json).unwrap();
         for at in 0..ssz.len() {
             for other in [ssz[at] ^ 0x80, ssz[at].wrapping_add(1), 0, 255] {
                 let mut changed = ssz.clone();
                 changed[at] = other;
-                laws::any_bytes(&schema, ty, &changed, &mut Choices(&[1, 7, 200]));
+                properties::check_bytes(&schema, ty, &changed, &mut Choices(&[1, 7, 200]));
             }
         }
     }

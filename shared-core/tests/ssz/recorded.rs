@@ -10,7 +10,7 @@ fn read(name: &str) -> Option<Vec<u8>> {
 
 /// Converts a value to SSZ and back, and compares it without the case of hexadecimal digits.
 fn both_ways(fork: Fork, ty: &str, value: &Value) -> Vec<u8> {
-    let schema = Schema::of(fork, Preset::Mainnet);
+    let schema = Schema::for_fork(fork, Preset::Mainnet);
     let ty = schema.find(ty).unwrap();
     let ssz = to_ssz(schema, ty, value.to_string().as_bytes()).unwrap();
     check(schema, ty, &ssz).unwrap();
@@ -63,7 +63,7 @@ fn genesis_state_converts_and_has_its_known_validators_root() {
         eprintln!("skipped: no ../shared/corpus");
         return;
     };
-    let schema = Schema::of(Fork::Phase0, Preset::Mainnet);
+    let schema = Schema::for_fork(Fork::Phase0, Preset::Mainnet);
     let ty = schema.find("BeaconState").unwrap();
     let json = to_json(schema, ty, &ssz).unwrap();
     assert!(to_ssz(schema, ty, &json).unwrap() == ssz);

@@ -3,7 +3,7 @@
 use sszip_core::ssz::schema::{Kind, Limit};
 use sszip_core::ssz::{Schema, TypeId};
 
-use super::naive::{to_ssz, Json};
+use super::reference::{to_ssz, Json};
 
 use crate::tree::{depth, hash, list, pack, pack_bits, progressive, tree, Node};
 

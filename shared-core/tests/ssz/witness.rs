@@ -1,12 +1,12 @@
 //! Execution witnesses: header objects, and RLP.
 
-use sszip_core::ssz::{check, to_json, to_ssz, Fork, Form, Preset, Schema, ToJson, ToSsz};
+use sszip_core::ssz::{check, to_json, to_ssz, Fork, InputForm, Preset, Schema, ToJson, ToSsz};
 
-use crate::laws::in_pieces;
-use crate::naive::Choices;
+use crate::properties::in_pieces;
+use crate::reference::Choices;
 
 fn schema() -> &'static Schema {
-    Schema::of(Fork::Phase0, Preset::Mainnet)
+    Schema::for_fork(Fork::Phase0, Preset::Mainnet)
 }
 
 /// Encodes a string by the letter of the Yellow Paper.
@@ -99,7 +99,7 @@ fn rlp_witness_converts_in_both_directions_in_any_pieces() {
             99,
         ];
         let mut choices = Choices(&choices);
-        let ssz = in_pieces(schema(), ty, Form::Bare, text.as_bytes(), &mut choices).unwrap();
+        let ssz = in_pieces(schema(), ty, InputForm::Bare, text.as_bytes(), &mut choices).unwrap();
         assert_eq!(check(schema(), ty, &ssz), Ok(()));
         // status, three offsets, and the offset of the witness
         assert_eq!(ssz[..13], *b"\0\x0d\0\0\0\x0d\0\0\0\x0d\0\0\0");
@@ -158,7 +158,7 @@ fn long_parts_are_converted_in_any_order_of_fields() {
         }
         let expected = [expected, parts.concat()].concat();
         let reader = || {
-            let mut reader = ToSsz::new(schema(), ty, Form::Bare);
+            let mut reader = ToSsz::new(schema(), ty, InputForm::Bare);
             for piece in json.as_bytes().chunks(65_536) {
                 reader.push(piece).unwrap();
             }
@@ -190,7 +190,7 @@ fn fourth_list_is_skipped_and_written_on_request() {
     for keys in [&[][..], &some, &many] {
         let text = answer(&four(keys));
         for piece in [1, 7, 1000, 65_536, usize::MAX] {
-            let mut reader = ToSsz::new(schema(), ty, Form::Bare);
+            let mut reader = ToSsz::new(schema(), ty, InputForm::Bare);
             for piece in text.as_bytes().chunks(piece) {
                 reader.push(piece).unwrap();
             }
@@ -221,7 +221,7 @@ fn invalid_rlp_is_reported_with_its_position() {
         let text = answer(rlp);
         let begin = text.find("0x").unwrap() + 2;
         for piece in [1, 3, 64, 4096, 40_000, usize::MAX] {
-            let mut reader = ToSsz::new(schema(), ty, Form::Bare);
+            let mut reader = ToSsz::new(schema(), ty, InputForm::Bare);
             let mut pieces = text.as_bytes().chunks(piece);
             let error = pieces.find_map(|piece| reader.push(piece).err()).unwrap();
             assert_eq!(error.at(), (begin + 2 * byte) as u64, "{error}, {piece}");
@@ -268,7 +268,7 @@ fn changed_rlp_is_read_equally_in_any_pieces() {
             let mut text = text.clone().into_bytes();
             text[at] = digit;
             let read = |piece: usize| {
-                let mut reader = ToSsz::new(schema(), ty, Form::Bare);
+                let mut reader = ToSsz::new(schema(), ty, InputForm::Bare);
                 for piece in text.chunks(piece) {
                     reader.push(piece)?;
                 }
@@ -391,7 +391,7 @@ fn recorded_witnesses_convert_in_both_directions() {
             one => vec![&one["witness"]],
         };
         for witness in witnesses.into_iter().filter(|witness| witness.is_object()) {
-            let mut reader = ToSsz::new(schema(), plain, Form::Bare);
+            let mut reader = ToSsz::new(schema(), plain, InputForm::Bare);
             for piece in witness.to_string().as_bytes().chunks(1000) {
                 reader.push(piece).unwrap();
             }

@@ -26,13 +26,28 @@ fn sst_file_is_dropped_by_its_creation_time() {
     let (store, _) = open(&config(folder.path()));
     put(&store, 1, 1000);
     // entries in memtables stay
-    assert_eq!(store.forget(HOUR, HOUR, now() + 3 * HOUR).unwrap(), 0);
+    assert_eq!(
+        store
+            .drop_expired_files(HOUR, HOUR, now() + 3 * HOUR)
+            .unwrap(),
+        0
+    );
     store.flush().unwrap();
     put(&store, 2, 1000);
     let made = now();
-    assert_eq!(store.forget(HOUR, HOUR, made + HOUR - 3_000).unwrap(), 0);
+    assert_eq!(
+        store
+            .drop_expired_files(HOUR, HOUR, made + HOUR - 3_000)
+            .unwrap(),
+        0
+    );
     assert_eq!(count(&store, 3), 2);
-    assert_eq!(store.forget(HOUR, HOUR, made + HOUR + 3_000).unwrap(), 1);
+    assert_eq!(
+        store
+            .drop_expired_files(HOUR, HOUR, made + HOUR + 3_000)
+            .unwrap(),
+        1
+    );
     assert!(!has(&store, 1));
     assert!(has(&store, 2));
     // a dropped file does not come back
@@ -51,7 +66,12 @@ fn classes_have_sst_files_of_their_own() {
     store.put(&key(1), &aging, &body(1, 100)).unwrap();
     put(&store, 2, 100);
     store.flush().unwrap();
-    assert_eq!(store.forget(HOUR, HOUR, now() + 2 * HOUR).unwrap(), 2);
+    assert_eq!(
+        store
+            .drop_expired_files(HOUR, HOUR, now() + 2 * HOUR)
+            .unwrap(),
+        2
+    );
     assert_eq!(count(&store, 3), 0);
 }
 
@@ -65,10 +85,12 @@ fn old_entry_is_reported_and_stays_when_it_is_stored_again() {
     store.flush().unwrap();
     let made = now();
     let quarter = HOUR / 4;
-    store.forget(6 * quarter, quarter, made).unwrap();
+    store
+        .drop_expired_files(6 * quarter, quarter, made)
+        .unwrap();
     assert!(!is_old(&store, 0));
     store
-        .forget(6 * quarter, quarter, made + quarter + 3_000)
+        .drop_expired_files(6 * quarter, quarter, made + quarter + 3_000)
         .unwrap();
     for n in 0..4 {
         assert!(is_old(&store, n), "{n}");
@@ -77,7 +99,9 @@ fn old_entry_is_reported_and_stays_when_it_is_stored_again() {
     put(&store, 0, 1000);
     assert!(!is_old(&store, 0));
     assert!(is_old(&store, 1));
-    store.forget(HOUR, quarter, made + 2 * HOUR).unwrap();
+    store
+        .drop_expired_files(HOUR, quarter, made + 2 * HOUR)
+        .unwrap();
     assert!(has(&store, 0) && !is_old(&store, 0));
     assert_eq!(count(&store, 4), 1);
 }
@@ -90,11 +114,18 @@ fn entries_keep_their_age_across_a_restart() {
     put(&store, 1, 1000);
     store.close().unwrap();
     let store = reopen(&config);
-    store.forget(6 * HOUR, HOUR, now()).unwrap();
+    store.drop_expired_files(6 * HOUR, HOUR, now()).unwrap();
     assert!(!is_old(&store, 1));
-    store.forget(6 * HOUR, HOUR, now() + 2 * HOUR).unwrap();
+    store
+        .drop_expired_files(6 * HOUR, HOUR, now() + 2 * HOUR)
+        .unwrap();
     assert!(is_old(&store, 1));
-    assert_eq!(store.forget(HOUR, HOUR, now() + 2 * HOUR).unwrap(), 1);
+    assert_eq!(
+        store
+            .drop_expired_files(HOUR, HOUR, now() + 2 * HOUR)
+            .unwrap(),
+        1
+    );
 }
 
 /// RocksDB's own `ttl` drops a file whose oldest entry is too old, together with its newest.
@@ -128,9 +159,16 @@ fn compaction_drops_no_entry_early() {
     }
     assert!(joined - first >= 2_500);
     // too old for the first entry only
-    assert_eq!(store.forget(HOUR, HOUR, first + HOUR + 1_500).unwrap(), 0);
+    assert_eq!(
+        store
+            .drop_expired_files(HOUR, HOUR, first + HOUR + 1_500)
+            .unwrap(),
+        0
+    );
     assert_eq!(count(&store, 8), 8);
-    let dropped = store.forget(HOUR, HOUR, now() + HOUR + 3_000).unwrap();
+    let dropped = store
+        .drop_expired_files(HOUR, HOUR, now() + HOUR + 3_000)
+        .unwrap();
     assert!(dropped > 0);
     assert_eq!(count(&store, 8), 0);
 }
@@ -150,13 +188,13 @@ fn sst_files_are_dropped_while_others_are_written() {
         });
         while !writer.is_finished() {
             // drops each SST file, except those in a compaction
-            store.forget(1, 1, now() + HOUR).unwrap();
+            store.drop_expired_files(1, 1, now() + HOUR).unwrap();
         }
     });
     store.flush().unwrap();
     let end = Instant::now() + Duration::from_secs(30);
     while count(&store, 400) > 0 {
-        store.forget(1, 1, now() + HOUR).unwrap();
+        store.drop_expired_files(1, 1, now() + HOUR).unwrap();
         assert!(Instant::now() < end, "{} are left", count(&store, 400));
     }
     put(&store, 1, 100);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sszip_core::cache::class::Class;
-use sszip_core::cache::store::{Config, Store};
+use sszip_core::cache::store::{Store, StoreConfig};
 
 use super::support::{config, folder, header, key, open, put, reopen, NOW};
 
@@ -57,7 +57,7 @@ fn put_noise(store: &Store, n: u64, length: usize, class: Class) {
 /// again.
 fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
     let folder = folder();
-    let config = Config::new(folder.path().join("store"), 32 << 20);
+    let config = StoreConfig::new(folder.path().join("store"), 32 << 20);
     let (store, _) = open(&config);
     // includes the bytes that are being written while the replaced files still exist
     let most = config.max_size / 4 * 5 + config.memory();
@@ -112,7 +112,7 @@ fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
     // a store with a smaller capacity shrinks
     drop(found);
     store.close().unwrap();
-    let smaller = Config {
+    let smaller = StoreConfig {
         max_size: config.max_size / 2,
         ..config.clone()
     };
@@ -147,7 +147,7 @@ fn store_stays_within_its_size_with_small_entries_of_two_classes() {
 #[test]
 fn growing_class_regains_its_share() {
     let folder = folder();
-    let config = Config::new(folder.path().join("store"), 32 << 20);
+    let config = StoreConfig::new(folder.path().join("store"), 32 << 20);
     let (store, _) = open(&config);
     let fill = |first: u64, class| {
         for n in first..first + 3200 {
@@ -217,9 +217,9 @@ fn large_store_has_few_sst_files() {
     // by full write buffers, and by flushes so small that eight of them are longer than one
     for (is_flushed, bytes) in [(false, 80 << 20), (true, 16 << 20)] {
         let folder = folder();
-        let config = Config {
+        let config = StoreConfig {
             write_buffer: 64 << 10,
-            ..Config::new(folder.path().join("store"), 64 << 20)
+            ..StoreConfig::new(folder.path().join("store"), 64 << 20)
         };
         let (store, _) = open(&config);
         let count = bytes / 20_000_u64;

@@ -15,7 +15,7 @@ const ARGUMENT: &str = "SSZIP_STORE_ARGUMENT";
 /// A child process and its reports.
 pub struct Running {
     child: Child,
-    pub said: Receiver<String>,
+    pub reports: Receiver<String>,
 }
 
 /// Starts `role` on the store in `folder`.
@@ -61,7 +61,10 @@ fn run(
             }
         }
     });
-    Running { child, said }
+    Running {
+        child,
+        reports: said,
+    }
 }
 
 impl Running {
@@ -69,18 +72,18 @@ impl Running {
     pub fn kill(mut self) -> Vec<String> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        self.said.iter().collect()
+        self.reports.iter().collect()
     }
 
     /// Waits for the end of the child, and returns whether it succeeded, with all of its reports.
     pub fn wait(mut self) -> (bool, Vec<String>) {
         let good = self.child.wait().unwrap().success();
-        (good, self.said.iter().collect())
+        (good, self.reports.iter().collect())
     }
 }
 
 /// Sends a report to the parent.
-pub fn say(line: std::fmt::Arguments<'_>) {
+pub fn report(line: std::fmt::Arguments<'_>) {
     // the print macros of libtest would capture the line
     let mut out = std::io::stdout().lock();
     writeln!(out, "@{line}").unwrap();

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use sszip_core::cache::entry::about::Scope;
+use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::store::rocks::{Family, Rocks};
-use sszip_core::cache::store::{Config, Store, StoreError};
+use sszip_core::cache::store::{Store, StoreConfig, StoreError};
 
-use super::child::{say, start};
+use super::child::{report, start};
 use super::support::{config, folder, has, key, open, put, reopen};
 
 /// The child process: stores entries from `base` on, with flushes and purges in between, until it
@@ -20,26 +20,26 @@ pub fn write(folder: &Path, base: u64) {
         put(&store, n, 100 + (n * 7919 % 9000) as usize);
         if n % 97 == 50 {
             store.flush().unwrap();
-            say(format_args!("flushed {n}"));
+            report(format_args!("flushed {n}"));
         }
         if n % 61 == 30 && n > base + 5 {
             let purged = n - 5;
-            store.purge(&Scope::Key(key(purged))).unwrap();
-            say(format_args!("purged {purged}"));
+            store.purge(&PurgeScope::Key(key(purged))).unwrap();
+            report(format_args!("purged {purged}"));
         }
-        say(format_args!("put {n}"));
+        report(format_args!("put {n}"));
     }
 }
 
-fn small(folder: &Path) -> Config {
-    Config {
+fn small(folder: &Path) -> StoreConfig {
+    StoreConfig {
         write_buffer: 256 << 10,
         ..config(folder)
     }
 }
 
 /// Returns the keys of the column family of entries.
-fn keys(config: &Config) -> BTreeSet<Vec<u8>> {
+fn keys(config: &StoreConfig) -> BTreeSet<Vec<u8>> {
     let family = |name| Family {
         name,
         fifo_size: 1 << 40,
@@ -81,7 +81,7 @@ fn durable_writes_survive_a_kill_at_any_moment() {
         random ^= random << 17;
         let mut said = Vec::new();
         for _ in 0..=random % 300 {
-            said.push(child.said.recv_timeout(Duration::from_secs(60)).unwrap());
+            said.push(child.reports.recv_timeout(Duration::from_secs(60)).unwrap());
         }
         said.extend(child.kill());
         let store = reopen(&config);
@@ -130,16 +130,16 @@ pub fn mark(folder: &Path, base: u64) {
             store.flush().unwrap();
         }
         if n % 61 == 30 {
-            store.purge(&Scope::Key(key(n / 2))).unwrap();
+            store.purge(&PurgeScope::Key(key(n / 2))).unwrap();
         }
-        say(format_args!("put {n}"));
+        report(format_args!("put {n}"));
     }
 }
 
 /// Records the mark `n`, as soon as the store accepts it.
 fn record_mark(store: &Store, n: u64) {
     for _ in 0..10_000 {
-        match store.control_note(b"mark", Some(&n.to_be_bytes())) {
+        match store.put_with_next_flush(b"mark", Some(&n.to_be_bytes())) {
             Err(StoreError::Busy) => std::thread::sleep(Duration::from_millis(1)),
             done => return done.unwrap(),
         }
@@ -163,7 +163,7 @@ fn entry_never_survives_without_its_finality_mark() {
         random ^= random << 17;
         let mut said = Vec::new();
         for _ in 0..=random % 300 {
-            said.push(child.said.recv_timeout(Duration::from_secs(60)).unwrap());
+            said.push(child.reports.recv_timeout(Duration::from_secs(60)).unwrap());
         }
         said.extend(child.kill());
         let store = reopen(&config);

@@ -6,11 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sszip_core::cache::entry::about::Scope;
-use sszip_core::cache::store::{Config, Damage, OpenError, Opening, Store};
+use sszip_core::cache::entry::store_attributes::PurgeScope;
+use sszip_core::cache::store::{Damage, OpenError, OpenOutcome, Store, StoreConfig};
 use tempfile::TempDir;
 
-use super::child::{say, start};
+use super::child::{report, start};
 use super::support::{config, count, folder, has, header, key, open, put, reopen, try_open, NOW};
 
 /// Entries 1 to 100: 50 is purged before the last flush, 60 and 61 after it.
@@ -21,10 +21,10 @@ fn fill(store: &Store) {
     for n in 1..ENTRIES {
         put(store, n, 3000);
     }
-    store.purge(&Scope::Key(key(50))).unwrap();
+    store.purge(&PurgeScope::Key(key(50))).unwrap();
     store.flush().unwrap();
     for n in [60, 61] {
-        store.purge(&Scope::Key(key(n))).unwrap();
+        store.purge(&PurgeScope::Key(key(n))).unwrap();
     }
 }
 
@@ -32,7 +32,7 @@ fn fill(store: &Store) {
 pub fn fill_and_wait(folder: &Path) {
     let (store, _) = open(&config(folder));
     fill(&store);
-    say(format_args!("filled"));
+    report(format_args!("filled"));
     std::thread::sleep(Duration::from_secs(60));
 }
 
@@ -40,7 +40,7 @@ pub fn fill_and_wait(folder: &Path) {
 fn killed() -> TempDir {
     let folder = folder();
     let child = start("fill", folder.path(), 0, &[]);
-    child.said.recv_timeout(Duration::from_secs(60)).unwrap();
+    child.reports.recv_timeout(Duration::from_secs(60)).unwrap();
     child.kill();
     folder
 }
@@ -68,7 +68,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Files of the store whose name begins or ends with `kind`, the largest first.
-fn files(config: &Config, kind: &str) -> Vec<PathBuf> {
+fn files(config: &StoreConfig, kind: &str) -> Vec<PathBuf> {
     let folders = [config.path.clone(), config.path.join("db")];
     let mut files: Vec<_> = folders
         .iter()
@@ -84,7 +84,7 @@ fn files(config: &Config, kind: &str) -> Vec<PathBuf> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Blow {
+enum DamageKind {
     Empty,
     Half,
     /// Flips a bit at this sixteenth of the length.
@@ -92,24 +92,24 @@ enum Blow {
     Remove,
 }
 
-fn apply_damage(path: &Path, blow: Blow) {
+fn apply_damage(path: &Path, blow: DamageKind) {
     let mut content = fs::read(path).unwrap();
     let length = content.len();
     match blow {
-        Blow::Empty => fs::write(path, b"").unwrap(),
-        Blow::Half => fs::write(path, &content[..length / 2]).unwrap(),
-        Blow::Flip(place) => {
+        DamageKind::Empty => fs::write(path, b"").unwrap(),
+        DamageKind::Half => fs::write(path, &content[..length / 2]).unwrap(),
+        DamageKind::Flip(place) => {
             let at = (length as u64 * place / 16).min(length as u64 - 1);
             content[at as usize] ^= 0x41;
             fs::write(path, &content).unwrap();
         }
-        Blow::Remove => fs::remove_file(path).unwrap(),
+        DamageKind::Remove => fs::remove_file(path).unwrap(),
     }
 }
 
 /// Opens the damaged store, checks it, and returns how it was opened and the number of entries
 /// found.
-fn check_reopened(config: &Config, what: &str) -> (Opening, u64) {
+fn check_reopened(config: &StoreConfig, what: &str) -> (OpenOutcome, u64) {
     let (store, opening) = try_open(config, LATER).unwrap_or_else(|error| {
         panic!("{what}: {error}");
     });
@@ -117,7 +117,7 @@ fn check_reopened(config: &Config, what: &str) -> (Opening, u64) {
     for n in [50, 60, 61] {
         assert!(!has(&store, n), "{what}: {n} came back, {opening:?}");
     }
-    if let Opening::SetAside { to, .. } = &opening {
+    if let OpenOutcome::SetAside { to, .. } = &opening {
         assert_eq!(found, 0, "{what}");
         // a fill that was in flight when the store was set aside
         let mut late = header(&store, 60);
@@ -130,7 +130,7 @@ fn check_reopened(config: &Config, what: &str) -> (Opening, u64) {
         }
     }
     put(&store, 200, 1000);
-    store.purge(&Scope::Key(key(1))).unwrap();
+    store.purge(&PurgeScope::Key(key(1))).unwrap();
     assert!(has(&store, 200) && !has(&store, 1), "{what}");
     store.close().unwrap();
     let store = reopen(config);
@@ -138,9 +138,9 @@ fn check_reopened(config: &Config, what: &str) -> (Opening, u64) {
     (opening, found)
 }
 
-fn damage_each_way(make: fn() -> TempDir, kind: &str) -> Vec<(Blow, Opening, u64)> {
-    let flips = [0, 1, 4, 7, 10, 13, 16].map(Blow::Flip);
-    let blows = [Blow::Empty, Blow::Half, Blow::Remove]
+fn damage_each_way(make: fn() -> TempDir, kind: &str) -> Vec<(DamageKind, OpenOutcome, u64)> {
+    let flips = [0, 1, 4, 7, 10, 13, 16].map(DamageKind::Flip);
+    let blows = [DamageKind::Empty, DamageKind::Half, DamageKind::Remove]
         .into_iter()
         .chain(flips);
     blows
@@ -156,10 +156,10 @@ fn damage_each_way(make: fn() -> TempDir, kind: &str) -> Vec<(Blow, Opening, u64
 }
 
 /// Checks that no loss went undetected.
-fn check_all_losses_detected(outcomes: &[(Blow, Opening, u64)]) {
+fn check_all_losses_detected(outcomes: &[(DamageKind, OpenOutcome, u64)]) {
     for (blow, opening, found) in outcomes {
-        let whole = *opening == Opening::Reopened && *found == ENTRIES - 4;
-        let noticed = matches!(opening, Opening::SetAside { .. });
+        let whole = *opening == OpenOutcome::Reopened && *found == ENTRIES - 4;
+        let noticed = matches!(opening, OpenOutcome::SetAside { .. });
         assert!(whole || noticed, "{blow:?}: {opening:?}, {found} found");
     }
 }
@@ -169,7 +169,7 @@ fn undamaged_store_is_reopened_with_all_entries() {
     for make in [killed, closed] {
         let folder = make();
         let (opening, found) = check_reopened(&config(folder.path()), "nothing");
-        assert_eq!((opening, found), (Opening::Reopened, ENTRIES - 4));
+        assert_eq!((opening, found), (OpenOutcome::Reopened, ENTRIES - 4));
     }
 }
 
@@ -201,8 +201,8 @@ fn write_ahead_log_is_empty() {
 fn damaged_sst_file_loses_only_its_unreadable_entries() {
     for (blow, opening, found) in damage_each_way(closed, ".sst") {
         match (blow, opening) {
-            (_, Opening::SetAside { .. }) => {}
-            (Blow::Flip(_), Opening::Reopened) => {
+            (_, OpenOutcome::SetAside { .. }) => {}
+            (DamageKind::Flip(_), OpenOutcome::Reopened) => {
                 assert!(found >= ENTRIES - 4 - 12, "{blow:?}: {found} found");
             }
             other => panic!("{other:?}"),
@@ -213,7 +213,12 @@ fn damaged_sst_file_loses_only_its_unreadable_entries() {
 /// The SST files with the purges are among them.
 #[test]
 fn purged_entries_stay_removed_when_any_sst_file_is_damaged() {
-    for blow in [Blow::Half, Blow::Remove, Blow::Flip(1), Blow::Flip(3)] {
+    for blow in [
+        DamageKind::Half,
+        DamageKind::Remove,
+        DamageKind::Flip(1),
+        DamageKind::Flip(3),
+    ] {
         for table in 0.. {
             let folder = closed();
             let config = config(folder.path());
@@ -235,7 +240,7 @@ fn store_is_reopened_when_options_or_identity_are_damaged() {
         for (blow, opening, found) in damage_each_way(killed, kind) {
             assert_eq!(
                 (opening, found),
-                (Opening::Reopened, ENTRIES - 4),
+                (OpenOutcome::Reopened, ENTRIES - 4),
                 "{kind} {blow:?}"
             );
         }
@@ -248,7 +253,7 @@ fn store_is_set_aside_when_its_marker_is_damaged() {
         assert!(
             matches!(
                 opening,
-                Opening::SetAside {
+                OpenOutcome::SetAside {
                     damage: Damage::Marker | Damage::NoMarker,
                     to: Some(_)
                 }
@@ -266,7 +271,7 @@ fn store_is_replaced_when_its_database_is_missing() {
     let (opening, _) = check_reopened(&config, "no database");
     assert_eq!(
         opening,
-        Opening::SetAside {
+        OpenOutcome::SetAside {
             damage: Damage::NoDatabase,
             to: None
         }
@@ -283,7 +288,7 @@ fn store_is_set_aside_when_its_database_is_older_than_the_marker() {
     store.close().unwrap();
     copy(&config.path.join("db"), &folder.path().join("backup"));
     let store = reopen(&config);
-    store.purge(&Scope::Key(key(1))).unwrap();
+    store.purge(&PurgeScope::Key(key(1))).unwrap();
     store.close().unwrap();
     fs::remove_dir_all(config.path.join("db")).unwrap();
     fs::rename(folder.path().join("backup"), config.path.join("db")).unwrap();
@@ -291,7 +296,7 @@ fn store_is_set_aside_when_its_database_is_older_than_the_marker() {
     assert!(!has(&store, 1));
     assert!(matches!(
         opening,
-        Opening::SetAside {
+        OpenOutcome::SetAside {
             damage: Damage::LostWrites {
                 found: 0,
                 wanted: 1
@@ -310,7 +315,7 @@ fn store_is_set_aside_when_its_database_belongs_to_another_store() {
     let (opening, _) = check_reopened(&config, "another's");
     assert!(matches!(
         opening,
-        Opening::SetAside {
+        OpenOutcome::SetAside {
             damage: Damage::OtherDatabase,
             ..
         }
@@ -326,7 +331,7 @@ fn last_two_broken_databases_are_kept() {
             fs::remove_file(file).unwrap();
         }
         let (_, opening) = open(&config);
-        let Opening::SetAside { to: Some(to), .. } = opening else {
+        let OpenOutcome::SetAside { to: Some(to), .. } = opening else {
             panic!("{opening:?}");
         };
         assert_eq!(to, config.path.join(format!("broken-{n}")));
@@ -350,7 +355,7 @@ fn newer_format_is_left_unchanged() {
     assert!(matches!(error, OpenError::Newer { format: 4 }), "{error}");
     fs::write(&marker, old).unwrap();
     let (opening, found) = check_reopened(&config, "the old version again");
-    assert_eq!((opening, found), (Opening::Reopened, ENTRIES - 4));
+    assert_eq!((opening, found), (OpenOutcome::Reopened, ENTRIES - 4));
 }
 
 /// A store of an earlier version is replaced by an empty one, in which no purged entry is found.
@@ -365,7 +370,7 @@ fn older_format_is_set_aside() {
     let (opening, found) = check_reopened(&config, "an earlier version's");
     let damage = Damage::Older(1);
     let to = Some(config.path.join("broken-1"));
-    assert_eq!((opening, found), (Opening::SetAside { damage, to }, 0));
+    assert_eq!((opening, found), (OpenOutcome::SetAside { damage, to }, 0));
     reopen(&config);
 }
 
@@ -436,7 +441,7 @@ fn store_files_are_readable_by_the_owner_only() {
         fs::set_permissions(path.join(file), all).unwrap();
     }
     let (store, _) = open(&config(folder.path()));
-    store.purge(&Scope::Everything).unwrap();
+    store.purge(&PurgeScope::Everything).unwrap();
     for file in ["LOCK", "sszip-store"] {
         assert_eq!(mode(&path.join(file)), 0o600, "{file}");
     }

@@ -7,9 +7,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use sszip_core::cache::entry::about::Scope;
+use sszip_core::cache::entry::store_attributes::PurgeScope;
 use sszip_core::cache::store::{
-    Config, Event, OpenError, Opening, Reason, Store, StoreError, MIN_SIZE,
+    OpenError, OpenOutcome, Store, StoreConfig, StoreError, StoreHealthChange, WriteError, MIN_SIZE,
 };
 
 use super::child::start_in_mount_namespace;
@@ -53,9 +53,9 @@ pub fn full(folder: &Path) {
     let filler = folder.join("filler");
     fill(&filler, 24 << 20);
     // RocksDB would flush after sixty times as much; compactions run all the time
-    let config = Config {
+    let config = StoreConfig {
         write_buffer: 64 << 10,
-        ..Config::new(folder.join("store"), 1 << 30)
+        ..StoreConfig::new(folder.join("store"), 1 << 30)
     };
     let (store, _) = open(&config);
 
@@ -72,7 +72,7 @@ pub fn full(folder: &Path) {
     );
     let (stored, error) = failed.expect("40 MB can't fit into 24");
     assert!(
-        matches!(error, StoreError::Off(Reason::DiskFull)),
+        matches!(error, StoreError::Off(WriteError::DiskFull)),
         "{error}"
     );
     for n in 0..100 {
@@ -80,10 +80,10 @@ pub fn full(folder: &Path) {
     }
     assert_eq!(
         store.next_event(),
-        Some(Event::StoringOff(Reason::DiskFull))
+        Some(StoreHealthChange::StoringOff(WriteError::DiskFull))
     );
     assert_eq!(store.next_event(), None);
-    assert_eq!(store.status().off, Some(Reason::DiskFull));
+    assert_eq!(store.status().off, Some(WriteError::DiskFull));
     assert!(store.flush().is_err());
 
     // all stored entries are found
@@ -91,7 +91,7 @@ pub fn full(folder: &Path) {
         assert!(has(&store, n), "{n} of {stored}");
     }
     // a purge is not acknowledged, but in effect
-    assert!(store.purge(&Scope::Key(key(1))).is_err());
+    assert!(store.purge(&PurgeScope::Key(key(1))).is_err());
     assert!(!has(&store, 1));
     assert_eq!(store.next_event(), None);
 
@@ -103,17 +103,17 @@ pub fn full(folder: &Path) {
     });
     assert!(on, "nothing was flushed for a minute");
     try_put(&store, stored).unwrap();
-    assert_eq!(store.next_event(), Some(Event::StoringOn));
+    assert_eq!(store.next_event(), Some(StoreHealthChange::StoringOn));
     assert_eq!(store.next_event(), None);
     assert_eq!(store.status().off, None);
-    store.purge(&Scope::Key(key(2))).unwrap();
+    store.purge(&PurgeScope::Key(key(2))).unwrap();
     store.close().unwrap();
 
     // a full disk is not damage
     fill(&filler, 1 << 30);
     let error = try_open(&config, NOW).unwrap_err();
     assert!(matches!(error, OpenError::Io { .. }), "{error}");
-    let other = Config::new(folder.join("other"), 64 << 20);
+    let other = StoreConfig::new(folder.join("other"), 64 << 20);
     assert!(try_open(&other, NOW).is_err());
     fs::remove_file(&filler).unwrap();
     let store = reopen(&config);
@@ -121,7 +121,7 @@ pub fn full(folder: &Path) {
     assert_eq!(missing, [1, 2], "of {stored}");
     let (_, opening) = open(&other);
     assert!(
-        matches!(opening, Opening::Fresh | Opening::SetAside { .. }),
+        matches!(opening, OpenOutcome::Fresh | OpenOutcome::SetAside { .. }),
         "{opening:?}"
     );
 }
@@ -131,7 +131,7 @@ pub fn full(folder: &Path) {
 pub fn full_at_a_purge(folder: &Path) {
     mount("size=48m", folder);
     let filler = folder.join("filler");
-    let config = Config::new(folder.join("store"), 64 << 20);
+    let config = StoreConfig::new(folder.join("store"), 64 << 20);
     let (store, _) = open(&config);
     for n in 0..10 {
         try_put(&store, n).unwrap();
@@ -141,15 +141,15 @@ pub fn full_at_a_purge(folder: &Path) {
     // a log of RocksDB would end the process
     assert!(!config.path.join("db/LOG").exists());
     for n in 0..50 {
-        assert!(store.purge(&Scope::Key(key(n % 3))).is_err());
+        assert!(store.purge(&PurgeScope::Key(key(n % 3))).is_err());
         assert!(store
-            .control_put(&[(b"finalized", Some(&[b'1'; 5000]))])
+            .put_durable(&[(b"finalized", Some(&[b'1'; 5000]))])
             .is_err());
         assert!(store.flush().is_err());
         // the entry is stored in memory, or refused
         let _ = try_put(&store, 10 + n);
     }
-    let off = Event::StoringOff(Reason::DiskFull);
+    let off = StoreHealthChange::StoringOff(WriteError::DiskFull);
     assert_eq!(store.next_event(), Some(off));
     for n in 0..10 {
         assert_eq!(has(&store, n), n > 2);
@@ -160,7 +160,7 @@ pub fn full_at_a_purge(folder: &Path) {
     let store = reopen(&config);
     assert_eq!((3..10).filter(|n| has(&store, *n)).count(), 7);
     for n in 0..3 {
-        store.purge(&Scope::Key(key(n))).unwrap();
+        store.purge(&PurgeScope::Key(key(n))).unwrap();
     }
     store.close().unwrap();
     let store = reopen(&config);
@@ -172,9 +172,9 @@ pub fn full_at_a_purge(folder: &Path) {
 pub fn full_again(folder: &Path) {
     mount("size=40m", folder);
     let filler = folder.join("filler");
-    let config = Config {
+    let config = StoreConfig {
         write_buffer: 64 << 10,
-        ..Config::new(folder.join("store"), MIN_SIZE)
+        ..StoreConfig::new(folder.join("store"), MIN_SIZE)
     };
     let (store, _) = open(&config);
     let (next, ends) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -196,7 +196,7 @@ pub fn full_again(folder: &Path) {
                 let put = put_next();
                 purged.extend(
                     put.ok()
-                        .filter(|n| store.purge(&Scope::Key(key(*n))).is_ok()),
+                        .filter(|n| store.purge(&PurgeScope::Key(key(*n))).is_ok()),
                 );
                 std::thread::sleep(Duration::from_millis(3));
             }
@@ -228,7 +228,7 @@ pub fn full_again(folder: &Path) {
 /// The child process.
 pub fn read_only(folder: &Path) {
     mount("size=48m", folder);
-    let config = Config::new(folder.join("store"), 32 << 20);
+    let config = StoreConfig::new(folder.join("store"), 32 << 20);
     let (store, _) = open(&config);
     try_put(&store, 1).unwrap();
     store.close().unwrap();

@@ -9,10 +9,10 @@ mod child;
 mod crash;
 mod damage;
 mod disk;
-mod judging;
-mod keeping;
+mod entries;
 #[cfg(feature = "faults")]
 mod power;
+mod purge_checks;
 #[cfg(feature = "faults")]
 mod steps;
 mod support;

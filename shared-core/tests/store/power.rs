@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sszip_core::cache::entry::about::Scope;
-use sszip_core::cache::store::{Config, Opening, Store};
+use sszip_core::cache::entry::store_attributes::PurgeScope;
+use sszip_core::cache::store::{OpenOutcome, Store, StoreConfig};
 
-use super::child::{say, start};
+use super::child::{report, start};
 use super::support::{config, count, folder, has, key, open, put};
 
 /// Maximum number of entries that are stored between two cuts.
@@ -16,7 +16,7 @@ const AHEAD: u64 = 300;
 /// The child process: cuts the power `cuts` times while entries are stored and purged, and checks
 /// the remains of each cut.
 pub fn write(folder: &Path, cuts: u64) {
-    let config = Config {
+    let config = StoreConfig {
         write_buffer: 256 << 10,
         ..config(folder)
     };
@@ -35,7 +35,7 @@ pub fn write(folder: &Path, cuts: u64) {
                 }
                 put(&store, n, 3000);
                 if n % 10 == 9 {
-                    store.purge(&Scope::Key(key(n - 9))).unwrap();
+                    store.purge(&PurgeScope::Key(key(n - 9))).unwrap();
                     acknowledged.store(n, Ordering::SeqCst);
                 }
                 if n % 10 == 4 {
@@ -57,7 +57,7 @@ pub fn write(folder: &Path, cuts: u64) {
             may_write.fetch_add(AHEAD, Ordering::SeqCst);
         }
     });
-    say(format_args!("kept {kept}"));
+    report(format_args!("kept {kept}"));
 }
 
 struct End<'a>(&'a AtomicU64);
@@ -73,7 +73,7 @@ fn check_cut(store: &Store, to: &Path, cut: u64, purged: u64) -> u64 {
     let left = config(to);
     store.power_cut(&left.path, cut.is_multiple_of(2)).unwrap();
     let (store, opening) = open(&left);
-    assert_eq!(opening, Opening::Reopened, "cut {cut}");
+    assert_eq!(opening, OpenOutcome::Reopened, "cut {cut}");
     for n in (0..purged).step_by(10) {
         assert!(!has(&store, n), "{n} of {purged} came back, cut {cut}");
     }

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use sszip_core::cache::entry::about::Scope;
-use sszip_core::cache::store::Opening;
+use sszip_core::cache::entry::store_attributes::PurgeScope;
+use sszip_core::cache::store::OpenOutcome;
 
-use super::child::{say, start};
+use super::child::{report, start};
 use super::support::{config, count, folder, has, key, open, put, reopen};
 
 /// The child process: stores entries, and purges one of them.
@@ -15,21 +15,21 @@ pub fn purge_once(folder: &Path) {
     for n in 0..100 {
         put(&store, n, 1000);
     }
-    say(format_args!("put"));
-    store.purge(&Scope::Key(key(7))).unwrap();
-    say(format_args!("purged"));
+    report(format_args!("put"));
+    store.purge(&PurgeScope::Key(key(7))).unwrap();
+    report(format_args!("purged"));
 }
 
 /// Ends the child by the fault; returns how the store is opened then, the number of its entries,
 /// and whether entry 7 is found.
-fn found_after_fault(fault: &str) -> (Opening, u64, bool) {
+fn found_after_fault(fault: &str) -> (OpenOutcome, u64, bool) {
     let folder = folder();
     let child = start("purge-once", folder.path(), 0, &[("SSZIP_FAULT", fault)]);
     let (good, said) = child.wait();
     assert!(!good && !said.contains(&"purged".to_owned()), "{said:?}");
     let (store, opening) = open(&config(folder.path()));
     let found = (opening, count(&store, 100), has(&store, 7));
-    store.purge(&Scope::Key(key(8))).unwrap();
+    store.purge(&PurgeScope::Key(key(8))).unwrap();
     put(&store, 7, 1000);
     store.close().unwrap();
     let store = reopen(&config(folder.path()));
@@ -41,7 +41,7 @@ fn found_after_fault(fault: &str) -> (Opening, u64, bool) {
 fn purge_is_in_effect_when_the_process_ends_before_its_flush() {
     assert_eq!(
         found_after_fault("die-unflushed"),
-        (Opening::Reopened, 0, false)
+        (OpenOutcome::Reopened, 0, false)
     );
 }
 
@@ -49,14 +49,17 @@ fn purge_is_in_effect_when_the_process_ends_before_its_flush() {
 fn purge_is_in_effect_when_the_process_ends_before_its_marker() {
     assert_eq!(
         found_after_fault("die-written"),
-        (Opening::Reopened, 99, false)
+        (OpenOutcome::Reopened, 99, false)
     );
 }
 
 #[test]
 fn store_is_set_aside_when_the_process_ends_during_its_creation() {
     let (opening, found, _) = found_after_fault("die-made");
-    assert!(matches!(opening, Opening::SetAside { .. }), "{opening:?}");
+    assert!(
+        matches!(opening, OpenOutcome::SetAside { .. }),
+        "{opening:?}"
+    );
     assert_eq!(found, 0);
 }
 
@@ -66,8 +69,8 @@ pub fn purge_twice(folder: &Path) {
     for n in 0..100 {
         put(&store, n, 1000);
     }
-    assert!(store.purge(&Scope::Key(key(7))).is_err());
-    store.purge(&Scope::Key(key(8))).unwrap();
+    assert!(store.purge(&PurgeScope::Key(key(7))).is_err());
+    store.purge(&PurgeScope::Key(key(8))).unwrap();
     std::process::abort();
 }
 

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use sszip_core::cache::class::Class;
-use sszip_core::cache::entry::about::About;
-use sszip_core::cache::store::{Config, Header, OpenError, Opening, Store, StoreError};
+use sszip_core::cache::entry::store_attributes::StoreAttributes;
+use sszip_core::cache::store::{
+    OpenError, OpenOutcome, RecordHeader, Store, StoreConfig, StoreError,
+};
 use sszip_core::cache::Key;
 use tempfile::TempDir;
 
@@ -29,9 +31,9 @@ pub fn body(n: u64, length: usize) -> Vec<u8> {
 }
 
 /// Header of an entry of block `n`, fetched now.
-pub fn header(store: &Store, n: u64) -> Header {
-    Header {
-        about: About {
+pub fn header(store: &Store, n: u64) -> RecordHeader {
+    RecordHeader {
+        about: StoreAttributes {
             class: Class::Immutable,
             namespace: CHAIN,
             method: Some("eth_getBlockByNumber".into()),
@@ -76,13 +78,13 @@ pub fn folder() -> TempDir {
     TempDir::with_prefix("sszip-store-").unwrap()
 }
 
-pub fn config(path: &Path) -> Config {
-    Config::new(path.join("store"), 64 << 20)
+pub fn config(path: &Path) -> StoreConfig {
+    StoreConfig::new(path.join("store"), 64 << 20)
 }
 
 /// Opens a store that this test has closed. A child process that another test has just forked
 /// holds the lock until it executes its program.
-pub fn try_open(config: &Config, now: u64) -> Result<(Store, Opening), OpenError> {
+pub fn try_open(config: &StoreConfig, now: u64) -> Result<(Store, OpenOutcome), OpenError> {
     for _ in 0..1000 {
         match Store::open(config, now) {
             Err(OpenError::Locked) => std::thread::sleep(Duration::from_millis(5)),
@@ -92,12 +94,12 @@ pub fn try_open(config: &Config, now: u64) -> Result<(Store, Opening), OpenError
     Err(OpenError::Locked)
 }
 
-pub fn open(config: &Config) -> (Store, Opening) {
+pub fn open(config: &StoreConfig) -> (Store, OpenOutcome) {
     try_open(config, NOW).unwrap()
 }
 
-pub fn reopen(config: &Config) -> Store {
+pub fn reopen(config: &StoreConfig) -> Store {
     let (store, opening) = open(config);
-    assert_eq!(opening, Opening::Reopened);
+    assert_eq!(opening, OpenOutcome::Reopened);
     store
 }

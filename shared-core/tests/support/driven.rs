@@ -3,7 +3,7 @@
 #![allow(dead_code)] // some test binaries do not store
 
 use sszip_core::exchange::drive::{Driver, Step};
-use sszip_core::exchange::StreamFailure;
+use sszip_core::exchange::BodyStreamError;
 use sszip_core::gzip::stream::Flush;
 
 /// The way in which the node's body ends.
@@ -20,16 +20,16 @@ pub enum End {
 ///
 /// # Errors
 /// A stream that can only be aborted.
-pub fn through<'a>(
+pub fn client_body<'a>(
     driver: &mut Driver,
     step: Step,
     pieces: impl IntoIterator<Item = &'a [u8]>,
     end: End,
-) -> Result<Option<Vec<u8>>, StreamFailure> {
+) -> Result<Option<Vec<u8>>, BodyStreamError> {
     let mut body = Vec::new();
     let mut state = step;
     for piece in pieces {
-        if let Step::Hold = state {
+        if let Step::Buffer = state {
             match driver.piece(piece)? {
                 Step::Await => continue,
                 Step::SendThenPass => {
@@ -41,7 +41,7 @@ pub fn through<'a>(
         }
         match &state {
             Step::Stream => stream(driver, piece, Flush::None, &mut body)?,
-            Step::Show => {
+            Step::Observe => {
                 driver.piece(piece)?;
                 body.extend_from_slice(piece);
             }
@@ -50,19 +50,19 @@ pub fn through<'a>(
         }
     }
     match (state, end) {
-        (Step::Pass | Step::Show, _) => {}
-        (Step::Stream, End::Cut) => driver.cut_short()?,
+        (Step::Pass | Step::Observe, _) => {}
+        (Step::Stream, End::Cut) => driver.abort()?,
         (Step::Stream, End::Whole) => stream(driver, b"", Flush::Finish, &mut body)?,
         (_, End::Cut) => {
-            let step = driver.end_early()?;
-            match ran(driver, step) {
+            let step = driver.end_truncated()?;
+            match run_job(driver, step) {
                 Step::Send => body.extend(sent(driver)),
                 _ => return Ok(None),
             }
         }
         (_, End::Whole) => {
             let step = driver.end()?;
-            match ran(driver, step) {
+            match run_job(driver, step) {
                 Step::Send => body.extend(sent(driver)),
                 Step::Stream => stream(driver, b"", Flush::Finish, &mut body)?,
                 _ => return Ok(None),
@@ -73,11 +73,11 @@ pub fn through<'a>(
 }
 
 /// Returns the step that follows once the job of `step`, if it has one, has run.
-pub fn ran(driver: &mut Driver, step: Step) -> Step {
+pub fn run_job(driver: &mut Driver, step: Step) -> Step {
     match step {
-        Step::OffLoop(mut job) => {
+        Step::RunJob(mut job) => {
             job.run();
-            driver.done(job)
+            driver.job_done(job)
         }
         step => step,
     }
@@ -85,7 +85,7 @@ pub fn ran(driver: &mut Driver, step: Step) -> Step {
 
 /// Reports the response as sent, and stores its fill.
 pub fn stored(driver: &mut Driver, now: u64) {
-    if let Some(mut job) = driver.sent(now) {
+    if let Some(mut job) = driver.response_sent(now) {
         job.run();
         job.store(now);
     }
@@ -107,7 +107,7 @@ fn stream(
     piece: &[u8],
     flush: Flush,
     body: &mut Vec<u8>,
-) -> Result<(), StreamFailure> {
+) -> Result<(), BodyStreamError> {
     let mut rest = piece;
     loop {
         let mut output = [0; 500];

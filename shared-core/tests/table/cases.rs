@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use sszip_core::cache::process::Process;
-use sszip_core::config::{Config, Directives};
+use sszip_core::config::{ConfigBlock, RouteConfig};
 
 use super::driven::End;
 use super::fields::{check_fields, gzip, joined, same, Fields};
@@ -154,7 +154,7 @@ pub fn run(case: &Case, split: Split, host: &dyn Host, process: &Process) -> Res
         Some(other) => panic!("no coder for {other}"),
         None => body.clone(),
     };
-    let answer = host.ask(request(case, &sent, split, process.clone()))?;
+    let answer = host.request(request(case, &sent, split, process.clone()))?;
     check(case, &answer, &sent, &body)
 }
 
@@ -262,8 +262,8 @@ fn request(case: &Case, sent: &[u8], split: Split, process: Process) -> host::Re
     }
 }
 
-fn config(settings: &BTreeMap<String, toml::Value>, process: Process) -> Arc<Config> {
-    let mut directives = Directives::default();
+fn config(settings: &BTreeMap<String, toml::Value>, process: Process) -> Arc<RouteConfig> {
+    let mut directives = ConfigBlock::default();
     if !settings.contains_key("enable") {
         directives.set("enable", &[b"on"]).unwrap();
     }

@@ -4,17 +4,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use sszip_core::cache::process::wake::Waiter;
-use sszip_core::config::Config;
-use sszip_core::exchange::drive::{BodyLength, Driver, Job, Need, RequestBody, Step};
-use sszip_core::exchange::{Asked, RequestHead, ResponseHead};
+use sszip_core::config::RouteConfig;
+use sszip_core::exchange::drive::{BodyLength, Driver, Job, RequestBody, RequiredBody, Step};
+use sszip_core::exchange::{LookupRequest, RequestHead, ResponseHead};
 use sszip_core::mode::Mode;
 
-use super::driven::{sent, through, End};
+use super::driven::{client_body, sent, End};
 use super::fields::{bytes, edited, Fields};
 
 /// A request of a client.
 pub struct Request {
-    pub config: Arc<Config>,
+    pub config: Arc<RouteConfig>,
     pub method: String,
     pub target: String,
     pub headers: Fields,
@@ -26,12 +26,12 @@ pub struct Request {
     /// Milliseconds of the look-ups' clock.
     pub now: u64,
     /// The node's response to a body; `None` if no request must reach the node.
-    pub at_node: AtNode,
+    pub at_node: NodeFunction,
     /// Number of the last purge that is in effect everywhere.
     pub purged: Arc<AtomicU64>,
 }
 
-pub type AtNode = Box<dyn FnOnce(&[u8]) -> Option<Node> + Send>;
+pub type NodeFunction = Box<dyn FnOnce(&[u8]) -> Option<Node> + Send>;
 
 /// A response of the node.
 pub struct Node {
@@ -61,7 +61,7 @@ pub struct Answer {
 
 /// A host that responds to one request at a time per client.
 pub trait Host: Sync {
-    fn ask(&self, request: Request) -> Result<Answer, String>;
+    fn request(&self, request: Request) -> Result<Answer, String>;
 }
 
 /// A request in flight.
@@ -72,15 +72,15 @@ pub struct Task {
 }
 
 /// The next action for a task.
-pub enum Next {
+pub enum NextAction {
     /// Wait for a wakeup, then call [`Task::look_up`].
     Wait,
     /// Run the job on another thread, then call [`Task::done`].
     Run(Job),
     /// Send this body to the node, then call [`Task::answered`].
-    Ask(Vec<u8>),
+    FetchFromNode(Vec<u8>),
     /// Send the response: the task is complete.
-    End(Answer),
+    Respond(Answer),
 }
 
 impl Task {
@@ -101,51 +101,51 @@ impl Task {
     }
 
     /// Takes the function that makes the node's response.
-    pub fn at_node(&mut self) -> AtNode {
+    pub fn at_node(&mut self) -> NodeFunction {
         std::mem::replace(&mut self.request.at_node, Box::new(|_| None))
     }
 
     /// Looks up the request if it can be looked up; with a `waiter`, the request may wait.
-    pub fn look_up(&mut self, waiter: Option<Waiter>) -> Result<Next, String> {
+    pub fn look_up(&mut self, waiter: Option<Waiter>) -> Result<NextAction, String> {
         self.purged = self.request.purged.load(Ordering::SeqCst);
         let length = BodyLength::Known(self.request.body.len() as u64);
-        if self.driver.need(length) == Need::Nothing {
-            return Ok(Next::Ask(self.request.body.clone()));
+        if self.driver.required_body(length) == RequiredBody::Nothing {
+            return Ok(NextAction::FetchFromNode(self.request.body.clone()));
         }
-        let asked = Asked {
+        let asked = LookupRequest {
             place: &self.request.place,
             // an invalidation on one route does not affect the others
             host: &self.request.place,
             now: self.request.now,
             coding_allowed: self.request.coding_allowed,
             waiter,
-            ..Asked::default()
+            ..LookupRequest::default()
         };
         let found = self
             .driver
-            .look_up(RequestBody::Whole(&self.request.body), asked);
+            .lookup(RequestBody::Whole(&self.request.body), asked);
         let found = found.map_err(|problem| problem.to_string())?;
         self.found(found)
     }
 
     /// Continues after the job has run.
-    pub fn done(&mut self, job: Job) -> Result<Next, String> {
-        let found = self.driver.done(job);
+    pub fn done(&mut self, job: Job) -> Result<NextAction, String> {
+        let found = self.driver.job_done(job);
         self.found(found)
     }
 
-    fn found(&mut self, found: Step) -> Result<Next, String> {
+    fn found(&mut self, found: Step) -> Result<NextAction, String> {
         Ok(match found {
-            Step::Wait => Next::Wait,
-            Step::OffLoop(job) => Next::Run(job),
-            Step::Forward => Next::Ask(self.request.body.clone()),
+            Step::Wait => NextAction::Wait,
+            Step::RunJob(job) => NextAction::Run(job),
+            Step::Forward => NextAction::FetchFromNode(self.request.body.clone()),
             Step::ForwardRewritten => {
                 let exchange = self.driver.exchange().unwrap();
-                Next::Ask(exchange.request_body().to_vec())
+                NextAction::FetchFromNode(exchange.request_body().to_vec())
             }
             Step::Respond => {
                 let exchange = self.driver.exchange().unwrap();
-                Next::End(Answer {
+                NextAction::Respond(Answer {
                     status: exchange.status(),
                     fields: edited(&Fields::new(), exchange.head_edits()),
                     body: sent(&self.driver),
@@ -183,7 +183,7 @@ impl Task {
                 now: self.request.now / 1000,
             })
             .map_err(|problem| problem.to_string())?;
-        let received = through(driver, step, node.pieces(), node.end);
+        let received = client_body(driver, step, node.pieces(), node.end);
         let exchange = driver.exchange().unwrap();
         let mode = exchange.mode();
         let whole = |body| {
@@ -211,7 +211,7 @@ impl Task {
             mode,
             purged: 0,
         };
-        Ok((answer, driver.sent(self.request.now)))
+        Ok((answer, driver.response_sent(self.request.now)))
     }
 
     pub fn now(&self) -> u64 {
@@ -234,20 +234,20 @@ impl Node {
 }
 
 /// A host that runs one request after the other on one thread, so that none waits.
-pub struct OneByOne;
+pub struct SequentialHost;
 
-impl Host for OneByOne {
-    fn ask(&self, request: Request) -> Result<Answer, String> {
+impl Host for SequentialHost {
+    fn request(&self, request: Request) -> Result<Answer, String> {
         let mut task = Task::new(request)?;
         let mut next = task.look_up(None)?;
         loop {
             next = match next {
-                Next::Wait => return Err("it waits for nobody".into()),
-                Next::Run(mut job) => {
+                NextAction::Wait => return Err("it waits for nobody".into()),
+                NextAction::Run(mut job) => {
                     job.run();
                     task.done(job)?
                 }
-                Next::Ask(body) => {
+                NextAction::FetchFromNode(body) => {
                     let node = task.at_node()(&body).ok_or("the node is asked")?;
                     let (answer, job) = task.answered(body, &node)?;
                     if let Some(mut job) = job {
@@ -256,7 +256,7 @@ impl Host for OneByOne {
                     }
                     return Ok(answer);
                 }
-                Next::End(answer) => return Ok(answer),
+                NextAction::Respond(answer) => return Ok(answer),
             };
         }
     }

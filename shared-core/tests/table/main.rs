@@ -9,22 +9,22 @@ use std::sync::Mutex;
 
 use sszip_core::cache::process::Process;
 
-mod called;
+mod callout_host;
 mod cases;
+mod coalescing;
 #[path = "../support/driven.rs"]
 mod driven;
+mod event_loops;
 mod fields;
-mod herds;
 mod host;
-mod loops;
 mod owner;
 mod sequences;
 #[path = "../support/mod.rs"]
 mod support;
 
-use called::Called;
-use host::OneByOne;
-use loops::{Has, Loops};
+use callout_host::CalloutHost;
+use event_loops::{EventLoopsHost, HostOptions};
+use host::SequentialHost;
 
 fn assert_no_failures(failures: &[String]) {
     let many = failures.len();
@@ -43,7 +43,7 @@ fn case_holds_for_each_split_of_its_body() {
     let mut failures = Vec::new();
     for case in &cases {
         for split in cases::SPLITS {
-            if let Err(problem) = cases::run(case, split, &OneByOne, &Process::default()) {
+            if let Err(problem) = cases::run(case, split, &SequentialHost, &Process::default()) {
                 failures.push(format!("{} ({split:?}): {problem}", case.name));
             }
         }
@@ -58,7 +58,7 @@ fn sequence_holds_for_each_split_of_its_bodies() {
         for split in sequences::SPLITS {
             let process = Process::default();
             process.shared.start(16 << 20, 16 << 20, 1);
-            if let Err(problem) = sequences::run(sequence, split, &OneByOne, &process, "0") {
+            if let Err(problem) = sequences::run(sequence, split, &SequentialHost, &process, "0") {
                 failures.push(format!("{} (pieces of {split}): {problem}", sequence.name));
             }
         }
@@ -68,7 +68,7 @@ fn sequence_holds_for_each_split_of_its_bodies() {
 
 #[test]
 fn table_holds_on_several_event_loops() {
-    let host = Loops::new(Has {
+    let host = EventLoopsHost::new(HostOptions {
         event_loops: 4,
         memory: Some(256 << 20),
         owner: true,
@@ -79,7 +79,7 @@ fn table_holds_on_several_event_loops() {
 /// The host has an owner, but no hot tier and no timers, like a sandbox.
 #[test]
 fn table_holds_without_a_hot_tier_and_without_timers() {
-    let host = Loops::new(Has {
+    let host = EventLoopsHost::new(HostOptions {
         event_loops: 1,
         memory: None,
         owner: true,
@@ -93,7 +93,7 @@ fn table_holds_when_the_owner_is_queried_by_callouts() {
     let mut failures = Vec::new();
     for case in &cases::load() {
         for split in cases::SPLITS {
-            let host = Called::new();
+            let host = CalloutHost::new();
             if let Err(problem) = cases::run(case, split, &host, &host.process) {
                 failures.push(format!("{} ({split:?}): {problem}", case.name));
             }
@@ -102,7 +102,7 @@ fn table_holds_when_the_owner_is_queried_by_callouts() {
     for sequence in &sequences::load() {
         let holds = !IN_MEMORY.contains(&&*sequence.name);
         for split in sequences::SPLITS {
-            let host = Called::new();
+            let host = CalloutHost::new();
             let run = sequences::run(sequence, split, &host, &host.process, "0");
             let name = &sequence.name;
             match (run, holds) {
@@ -133,7 +133,7 @@ const IN_MEMORY: [&str; 10] = [
 
 /// Runs the whole table with concurrent clients, and returns the rows that fail, and the rows of
 /// `without` that hold.
-fn run_concurrently(host: &Loops, without: &[&str]) -> Vec<String> {
+fn run_concurrently(host: &EventLoopsHost, without: &[&str]) -> Vec<String> {
     let (cases, sequences) = (cases::load(), sequences::load());
     type Work<'a> = Box<dyn Fn(usize) -> Result<(), String> + Send + Sync + 'a>;
     let mut work: Vec<(String, bool, Work<'_>)> = Vec::new();

@@ -7,46 +7,46 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
 use sszip_core::cache::chain::Chains;
-use sszip_core::cache::entry::about::About;
+use sszip_core::cache::entry::store_attributes::StoreAttributes;
 use sszip_core::cache::entry::wire::{decode, Encoded};
-use sszip_core::cache::entry::Entry;
-use sszip_core::cache::freshness::IfFinal;
-use sszip_core::cache::process::flights::{Outcome, Token};
-use sszip_core::cache::process::ownership::{Owner, Said};
+use sszip_core::cache::entry::CacheEntry;
+use sszip_core::cache::freshness::FinalUpgrade;
+use sszip_core::cache::process::flights::{FlightOutcome, Leadership};
+use sszip_core::cache::process::owner_client::{AdminReply, OwnerClient};
 use sszip_core::cache::process::wake::Waiter;
 use sszip_core::cache::process::Shared;
 use sszip_core::cache::{Key, Namespace};
 
 #[derive(Debug)]
-pub struct Owned {
-    questions: Mutex<Option<Sender<Question>>>,
+pub struct InProcessOwner {
+    questions: Mutex<Option<Sender<OwnerQuery>>>,
     /// Entries that look-ups of several keys have found.
     found: Mutex<HashMap<Waiter, (u64, Entries)>>,
     generation: AtomicU64,
     chains: Chains,
 }
 
-type Entries = Vec<(Key, Arc<Entry>)>;
+type Entries = Vec<(Key, Arc<CacheEntry>)>;
 
 #[derive(Debug)]
-enum Question {
-    One(Key, Token, bool, u64),
-    Several(Vec<Key>, Waiter, u64),
-    Store(Key, Arc<Entry>, u64),
+enum OwnerQuery {
+    Lookup(Key, Leadership, bool, u64),
+    BatchLookup(Vec<Key>, Waiter, u64),
+    Store(Key, Arc<CacheEntry>, u64),
     /// The sender receives a message when the purge is in effect.
     Purge(Sender<()>),
 }
 
 /// The owner's thread, which ends when this is dropped.
-pub struct Running {
-    pub owned: Arc<Owned>,
+pub struct OwnerThread {
+    pub owned: Arc<InProcessOwner>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Running {
+impl OwnerThread {
     pub fn start(shared: &Arc<Shared>) -> Self {
         let (questions, asked) = channel();
-        let owned = Arc::new(Owned {
+        let owned = Arc::new(InProcessOwner {
             questions: Mutex::new(Some(questions)),
             found: Mutex::default(),
             generation: AtomicU64::new(1),
@@ -62,7 +62,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for OwnerThread {
     fn drop(&mut self) {
         self.owned.questions.lock().unwrap().take();
         if let Some(thread) = self.thread.take() {
@@ -72,14 +72,14 @@ impl Drop for Running {
 }
 
 /// A stored entry: its bytes, its expiry time and the time of its storage.
-struct Kept {
+struct StoredEntry {
     bytes: Vec<u8>,
     expires_at: u64,
     stored_at: u64,
 }
 
-impl Kept {
-    fn entry(&self, now: u64) -> Option<Entry> {
+impl StoredEntry {
+    fn entry(&self, now: u64) -> Option<CacheEntry> {
         let fresh = self
             .expires_at
             .checked_sub(now)
@@ -88,8 +88,8 @@ impl Kept {
     }
 }
 
-impl Owned {
-    fn put(&self, question: Question) -> Result<(), Question> {
+impl InProcessOwner {
+    fn put(&self, question: OwnerQuery) -> Result<(), OwnerQuery> {
         match &*self.questions.lock().unwrap() {
             Some(questions) => questions.send(question).map_err(|error| error.0),
             None => Err(question),
@@ -99,13 +99,13 @@ impl Owned {
     /// Removes all entries, and returns when the purge is in effect.
     pub fn purge(&self) {
         let (done, holds) = channel();
-        self.put(Question::Purge(done)).unwrap();
+        self.put(OwnerQuery::Purge(done)).unwrap();
         holds.recv().unwrap();
     }
 
-    fn serve(&self, asked: &Receiver<Question>, shared: &Weak<Shared>) {
-        let mut kept: HashMap<Key, Kept> = HashMap::new();
-        let find = |kept: &HashMap<Key, Kept>, key: &Key, now| {
+    fn serve(&self, asked: &Receiver<OwnerQuery>, shared: &Weak<Shared>) {
+        let mut kept: HashMap<Key, StoredEntry> = HashMap::new();
+        let find = |kept: &HashMap<Key, StoredEntry>, key: &Key, now| {
             let entry = Arc::new(kept.get(key)?.entry(now)?);
             Some(entry)
         };
@@ -113,21 +113,21 @@ impl Owned {
             let Some(shared) = shared.upgrade() else {
                 return;
             };
-            let keep = |key, entry: &Arc<Entry>| {
+            let keep = |key, entry: &Arc<CacheEntry>| {
                 if let Some(hot) = shared.hot() {
                     hot.insert(key, Arc::clone(entry));
                 }
             };
             match question {
-                Question::One(key, token, leases, now) => match find(&kept, &key, now) {
+                OwnerQuery::Lookup(key, token, leases, now) => match find(&kept, &key, now) {
                     Some(entry) => {
                         keep(key, &entry);
-                        shared.finish(token, Outcome::Answer(entry));
+                        shared.finish(token, FlightOutcome::Answer(entry));
                     }
-                    None if leases => shared.hand_on(token),
-                    None => shared.finish(token, Outcome::Alone),
+                    None if leases => shared.hand_over(token),
+                    None => shared.finish(token, FlightOutcome::NotShareable),
                 },
-                Question::Several(keys, waiter, now) => {
+                OwnerQuery::BatchLookup(keys, waiter, now) => {
                     let entries = keys.iter().filter_map(|key| {
                         let entry = find(&kept, key, now)?;
                         keep(*key, &entry);
@@ -137,15 +137,15 @@ impl Owned {
                     self.found.lock().unwrap().insert(waiter, found);
                     shared.wake([waiter]);
                 }
-                Question::Store(key, entry, generation) => {
+                OwnerQuery::Store(key, entry, generation) => {
                     let is_current = generation == self.generation();
-                    if let (Some(encoded), true) = (Encoded::of(&entry), is_current) {
+                    if let (Some(encoded), true) = (Encoded::from_entry(&entry), is_current) {
                         let meta = entry.meta();
                         let bytes = [&encoded.head[..], &encoded.payload].concat();
                         let (expires_at, stored_at) = (meta.expires_at, meta.stored_at);
                         kept.insert(
                             key,
-                            Kept {
+                            StoredEntry {
                                 bytes,
                                 expires_at,
                                 stored_at,
@@ -153,10 +153,10 @@ impl Owned {
                         );
                     }
                 }
-                Question::Purge(done) => {
+                OwnerQuery::Purge(done) => {
                     kept.clear();
                     self.generation.fetch_add(1, Ordering::AcqRel);
-                    shared.drop_from_memory(None);
+                    shared.purge_memory(None);
                     done.send(()).unwrap();
                 }
             }
@@ -164,28 +164,28 @@ impl Owned {
     }
 }
 
-impl Owner for Owned {
+impl OwnerClient for InProcessOwner {
     fn is_up(&self) -> bool {
         true
     }
 
-    fn ask(
+    fn lookup(
         &self,
         key: Key,
-        token: Token,
+        token: Leadership,
         _namespace: &Namespace,
         leases: bool,
         _in_vain: bool,
         now: u64,
-    ) -> Result<(), Token> {
-        match self.put(Question::One(key, token, leases, now)) {
-            Err(Question::One(_, token, ..)) => Err(token),
+    ) -> Result<(), Leadership> {
+        match self.put(OwnerQuery::Lookup(key, token, leases, now)) {
+            Err(OwnerQuery::Lookup(_, token, ..)) => Err(token),
             _ => Ok(()),
         }
     }
 
-    fn ask_for_all(&self, keys: Vec<Key>, _: &Namespace, waiter: Waiter, now: u64) -> bool {
-        self.put(Question::Several(keys, waiter, now)).is_ok()
+    fn lookup_all(&self, keys: Vec<Key>, _: &Namespace, waiter: Waiter, now: u64) -> bool {
+        self.put(OwnerQuery::BatchLookup(keys, waiter, now)).is_ok()
     }
 
     fn claim_all(&self, waiter: Waiter) -> Entries {
@@ -195,13 +195,19 @@ impl Owner for Owned {
         }
     }
 
-    fn store(&self, key: Key, entry: Arc<Entry>, about: About, _: Option<IfFinal>) {
+    fn store(
+        &self,
+        key: Key,
+        entry: Arc<CacheEntry>,
+        about: StoreAttributes,
+        _: Option<FinalUpgrade>,
+    ) {
         // after the end of the thread nothing is stored
-        let _ = self.put(Question::Store(key, entry, about.generation));
+        let _ = self.put(OwnerQuery::Store(key, entry, about.generation));
     }
 
     /// There are no other processes to return a lease to.
-    fn give_back(&self, _key: Key) {}
+    fn release_lease(&self, _key: Key) {}
 
     fn may_send(&self, _monotonic: u64) -> bool {
         true
@@ -216,11 +222,11 @@ impl Owner for Owned {
     }
 
     /// No client sends a purge request.
-    fn ask_to_purge(&self, _: &[u8], _: Option<&[u8]>, _: Waiter, _: u64) -> Option<Said> {
+    fn purge(&self, _: &[u8], _: Option<&[u8]>, _: Waiter, _: u64) -> Option<AdminReply> {
         None
     }
 
-    fn claim_said(&self, _: Waiter) -> Option<Said> {
+    fn claim_admin_reply(&self, _: Waiter) -> Option<AdminReply> {
         None
     }
 }

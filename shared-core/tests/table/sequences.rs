@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use sszip_core::cache::process::Process;
-use sszip_core::config::{Config, Directives};
+use sszip_core::config::{ConfigBlock, RouteConfig};
 
 use super::cases;
 use super::driven::End;
@@ -126,8 +126,8 @@ pub fn load() -> Vec<Sequence> {
     sequences
 }
 
-fn config(settings: &BTreeMap<String, String>, process: Process) -> Arc<Config> {
-    let mut directives = Directives::default();
+fn config(settings: &BTreeMap<String, String>, process: Process) -> Arc<RouteConfig> {
+    let mut directives = ConfigBlock::default();
     let on = || "on".to_string();
     let mut all = BTreeMap::from([
         ("enable".to_string(), on()),
@@ -159,7 +159,7 @@ pub fn run(
             now,
             ..request(step, split, Arc::clone(&config))
         };
-        host.ask(request)
+        host.request(request)
             .and_then(|answer| check(step, &answer))
             .map_err(|problem| format!("step {}: {problem}", number + 1))?;
         now += 1;
@@ -241,7 +241,7 @@ fn cache_status_word(fields: &Fields) -> &'static str {
     word.map_or("none", |(_, word)| word)
 }
 
-fn request(step: &Step, split: usize, config: Arc<Config>) -> host::Request {
+fn request(step: &Step, split: usize, config: Arc<RouteConfig>) -> host::Request {
     let mut headers: Fields = step
         .headers
         .clone()

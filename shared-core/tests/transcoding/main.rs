@@ -13,11 +13,11 @@ mod fields;
 #[path = "../table/host.rs"]
 mod host;
 #[allow(dead_code)]
-#[path = "../ssz/laws.rs"]
-mod laws;
+#[path = "../ssz/properties.rs"]
+mod properties;
 #[allow(dead_code)]
-#[path = "../ssz/naive.rs"]
-mod naive;
+#[path = "../ssz/reference.rs"]
+mod reference;
 #[path = "../ssz/roots.rs"]
 mod roots;
 #[allow(dead_code)] // the tests of SSZ use the rest
@@ -28,15 +28,15 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use exchanges::an_exchange;
-use naive::Choices;
+use exchanges::check_exchange;
+use reference::Choices;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
     fn any_transcoded_exchange_satisfies_the_properties(choices in prop::collection::vec(any::<u8>(), 0..1500)) {
-        an_exchange(&mut Choices(&choices));
+        check_exchange(&mut Choices(&choices));
     }
 }
 
@@ -47,7 +47,7 @@ fn seeds_of_the_fuzz_target_satisfy_the_properties() {
     let mut count = 0;
     for seed in std::fs::read_dir(folder).unwrap() {
         let choices = std::fs::read(seed.unwrap().path()).unwrap();
-        an_exchange(&mut Choices(&choices));
+        check_exchange(&mut Choices(&choices));
         count += 1;
     }
     assert!(count > 10, "{count} seeds");

@@ -91,12 +91,12 @@ class Page:
             time.sleep(0.05)
         return value
 
-    def asked_for(self):
+    def requested_urls(self):
         """The URLs that the page has requested so far, and its errors."""
         self.run("0")
         its = [event for event in self.browser.events if event.get("sessionId") == self.session]
         urls = [one["params"]["request"]["url"] for one in its if one["method"] == "Network.requestWillBeSent"]
         return urls, [one for one in its if one["method"] == "Runtime.exceptionThrown"]
 
-    def picture(self, path):
+    def screenshot(self, path):
         path.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot")["data"]))

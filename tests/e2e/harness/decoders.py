@@ -10,7 +10,7 @@ _SOURCES = pathlib.Path(__file__).resolve().parents[2] / "decoders"
 _FAILED = 0xFFFFFFFF
 
 
-class Refused(AssertionError):
+class DecoderError(AssertionError):
     """A decoder rejected the bytes."""
 
 
@@ -18,11 +18,11 @@ def gzip_command(coded):
     done = subprocess.run(["gzip", "-dc"], input=coded, capture_output=True)
     # gzip warns (2) of trailing garbage and fails (1) on damage.
     if done.returncode != 0:
-        raise Refused(done.stderr.decode())
+        raise DecoderError(done.stderr.decode())
     return done.stdout
 
 
-class Helper:
+class DecoderProcess:
     """A program of tests/decoders that stays for many bodies."""
 
     def __init__(self, *command):
@@ -33,7 +33,7 @@ class Helper:
         self._process.stdin.flush()
         length = self._number()
         if length == _FAILED:
-            raise Refused(self._process.stdout.read(self._number()).decode())
+            raise DecoderError(self._process.stdout.read(self._number()).decode())
         return self._process.stdout.read(length)
 
     def _number(self):
@@ -45,11 +45,11 @@ class Helper:
         self._process.stdout.close()
 
 
-def node(mode="gunzip"):
-    return Helper("node", str(_SOURCES / "decode.js"), mode)
+def node_decoder(mode="gunzip"):
+    return DecoderProcess("node", str(_SOURCES / "decode.js"), mode)
 
 
-def go_program(cache, name):
+def build_go_program(cache, name):
     """Builds a program of tests/decoders once for each version of its source; returns its path."""
     source = _SOURCES / f"{name}.go"
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
@@ -62,5 +62,5 @@ def go_program(cache, name):
     return str(program)
 
 
-def go(cache, mode="gunzip"):
-    return Helper(go_program(cache, "decode"), mode)
+def go_decoder(cache, mode="gunzip"):
+    return DecoderProcess(build_go_program(cache, "decode"), mode)

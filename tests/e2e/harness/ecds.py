@@ -4,13 +4,13 @@ import json
 import os
 
 from .envoy import Envoy, route, typed
-from .sandbox import Sandboxed
+from .sandbox import WasmEnvoy
 
 # a filter of Envoy's own
 OTHER = typed("filters.http.header_mutation.v3.HeaderMutation")
 
 
-class Discovers:
+class EcdsEnvoy:
     """An Envoy that discovers its filter from a file. Each version overrides the common
     `settings`."""
 
@@ -41,7 +41,7 @@ class Discovers:
         new.write_text(json.dumps({"version_info": str(self.version), "resources": [filter]}))
         os.replace(new, self.path)
 
-    def renew(self, *others, **settings):
+    def publish_and_wait(self, *others, **settings):
         def done():
             return sum(self.stats("config_reload$").values())
 
@@ -50,9 +50,9 @@ class Discovers:
         self.wait_for(lambda: done() > before, "the new filter")
 
 
-class DiscoversModule(Discovers, Envoy):
+class EcdsModuleEnvoy(EcdsEnvoy, Envoy):
     pass
 
 
-class DiscoversSandbox(Discovers, Sandboxed):
+class EcdsSandboxEnvoy(EcdsEnvoy, WasmEnvoy):
     pass

@@ -15,7 +15,7 @@ import time
 import kept_logs
 
 from . import client
-from .asked import Asked
+from .logged_server import LoggedServer
 from .nginx import free_port
 
 ENVOY = os.environ.get("SSZIP_ENVOY", "envoy")
@@ -86,7 +86,7 @@ def empty(path):
     return {"match": {"path": path}, "direct_response": {"status": 204}}
 
 
-class Envoy(Asked):
+class Envoy(LoggedServer):
     filter_of = staticmethod(filter_of)
 
     def __init__(
@@ -362,7 +362,7 @@ def manager(name, routes, filters=(), **more):
     """The connection manager of a listener; its last filter is the router.
 
     Clients of tests read to the end of the connection, and after a local reply Envoy would
-    wait a second for them to close it first (test_closing.py)."""
+    wait a second for them to close it first (test_connection_close.py)."""
     return {
         "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3"
         ".HttpConnectionManager",

@@ -6,7 +6,7 @@ import os
 
 from .envoy import Envoy, route
 from .nginx import Nginx
-from .sandbox import Sandboxed
+from .sandbox import WasmEnvoy
 
 HOSTS = os.environ.get("SSZIP_HOSTS", "nginx native wasm").split()
 
@@ -37,7 +37,7 @@ def directives(settings):
 _ANSWERED = {"cache_purge", "status"}
 
 
-class Places(dict):
+class Routes(dict):
     """Settings by path of a location or route. `rewrites`: the node's path lacks the prefix."""
 
     rewrites = False
@@ -59,12 +59,12 @@ class Places(dict):
 
 def server(host, origin, places, settings=None, *, rewrites=False, more="", workers=1, **options):
     """A server that is not started; `more` is for nginx's http block, `options` for Envoy."""
-    places = Places(places)
+    places = Routes(places)
     places.rewrites = rewrites
     settings = settings or {}
     if host == "nginx":
         text = _SERVER.replace("@settings@", directives(settings))
         text = text.replace("@more@", more).replace("@locations@", places.locations())
         return Nginx(text, origin=origin, workers=workers)
-    kind = {"native": Envoy, "wasm": Sandboxed}[host]
+    kind = {"native": Envoy, "wasm": WasmEnvoy}[host]
     return kind(places.routes(), origin=origin, settings=settings, workers=workers, **options)

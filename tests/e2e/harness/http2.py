@@ -114,7 +114,7 @@ class Http2Client:
                 self.flush()
         raise AssertionError(f"not ended: {set(streams) - self.ended}")
 
-    def judged(self, stream):
+    def checked_body(self, stream):
         """The decoded body of a successful response."""
         head = self.heads[stream]
         assert stream not in self.resets
@@ -124,7 +124,7 @@ class Http2Client:
         assert head["vary"] == "Accept-Encoding"
         return gunzip(body) if head.get("content-encoding") == "gzip" else body
 
-    def judge(self, stream, body, coding="gzip"):
-        assert self.judged(stream) == body
+    def check_response(self, stream, body, coding="gzip"):
+        assert self.checked_body(stream) == body
         assert self.heads[stream].get("content-encoding") == coding
         assert "content-length" in self.heads[stream]

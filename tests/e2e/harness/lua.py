@@ -4,7 +4,7 @@
 import pathlib
 
 from .client import fetch
-from .copied import CONFIGS
+from .copied_configs import CONFIGS
 from .nginx import MODULE
 
 FOLDER = pathlib.Path("/usr/lib/nginx/modules")
@@ -70,7 +70,7 @@ def lua_nginx(start_nginx, http, order="before", library=LIBRARY, init="", **opt
     return start_nginx(http, main=modules(*NAMES[1:]) + ours, module=FOLDER / f"{NAMES[0]}.so", **options)
 
 
-class Thrown(Exception):
+class LuaError(Exception):
     """An error that Lua code has raised."""
 
 
@@ -93,7 +93,7 @@ def outcome(said):
     """The values that a chunk has returned; an error of Lua is raised."""
     worked, *rest = values(said)
     if not worked:
-        raise Thrown(rest[0].decode(errors="replace"))
+        raise LuaError(rest[0].decode(errors="replace"))
     return rest
 
 
@@ -106,7 +106,7 @@ def lua(nginx, code, port="port"):
     return found[0] if len(found) == 1 else found
 
 
-def heard(nginx, phase):
+def phase_result(nginx, phase):
     """The result of the code that a phase ran, when it has run."""
     said = nginx.wait_for(lambda: fetch(nginx.port, f"/heard?phase={phase}").body, f"{phase} to run")
     found = outcome(said)

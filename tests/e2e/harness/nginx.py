@@ -19,7 +19,7 @@ import time
 import kept_logs
 
 from . import client
-from .asked import Asked
+from .logged_server import LoggedServer
 from .processes import Processes, runs
 
 NGINX = os.environ.get("SSZIP_NGINX", "/usr/sbin/nginx")
@@ -101,7 +101,7 @@ def version():
     return tuple(int(part) for part in re.search(r"nginx/(\d+)\.(\d+)\.(\d+)", text).groups())
 
 
-class Nginx(Asked):
+class Nginx(LoggedServer):
     def __init__(
         self,
         http,

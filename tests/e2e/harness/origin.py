@@ -29,7 +29,7 @@ class Reset:
 
 
 @dataclass
-class Until:
+class WaitFor:
     """Script step: wait for an event of the test (bounded)."""
 
     event: threading.Event
@@ -37,7 +37,7 @@ class Until:
 
 
 @dataclass
-class Hangup:
+class CloseWithoutResponse:
     """Script step: read until the proxy closes its side."""
 
     seconds: float = 20
@@ -111,7 +111,7 @@ def whole(body):
     return [body]
 
 
-def bytewise(body, edge=3000):
+def byte_chunks(body, edge=3000):
     """Single bytes; of a large body only the edges are split."""
     if len(body) <= 2 * edge:
         return [body[i : i + 1] for i in range(len(body))]
@@ -275,9 +275,9 @@ class Origin:
             if isinstance(step, (bytes, bytearray, memoryview)):
                 connection.sendall(step)
                 _drained(connection)
-            elif isinstance(step, Until):
+            elif isinstance(step, WaitFor):
                 step.event.wait(step.seconds)
-            elif isinstance(step, Hangup):
+            elif isinstance(step, CloseWithoutResponse):
                 connection.settimeout(step.seconds)
                 while connection.recv(65536):
                     pass

@@ -23,7 +23,7 @@ FOLLOWED = ["execution", "beacon"]
 LINE = re.compile(r'namespace "main" follows an? (\w+) node: what depends on .* is not cached there \(reason other-api\)')
 
 
-def judge(stand, api, reasons, workers):
+def check_response(stand, api, reasons, workers):
     """Checks the stand; `reasons()`: the counts by reason; `workers`: number of log lines."""
     if api == "beacon":
         ask, honest = stand.ask, lambda body: stand.chain.honest(body)[0]

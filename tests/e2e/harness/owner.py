@@ -15,7 +15,7 @@ import kept_logs
 SSZIP_CACHED = os.environ.get("SSZIP_CACHED", "build/bin/sszip-cached")
 
 
-class Unix(http.client.HTTPConnection):
+class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path, timeout=30):
         super().__init__("localhost", timeout=timeout)
         self.path = path
@@ -33,7 +33,7 @@ class Client:
         self.socket = str(path)
 
     def request(self, method, path, body=None, headers=()):
-        connection = Unix(self.socket)
+        connection = UnixConnection(self.socket)
         try:
             connection.request(method, path, body, dict(headers))
             response = connection.getresponse()

@@ -2,7 +2,7 @@
 
 import json
 
-from .specified import values
+from .spec_vectors import values
 
 ROUTE = "/engine/v1/payloads/witness"
 OCTETS = "application/octet-stream"

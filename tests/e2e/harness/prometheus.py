@@ -37,7 +37,7 @@ class Prometheus:
         config = f"{self.folder.name}/prometheus.yml"
         with open(config, "w") as file:
             file.write(SCRAPED.format(port=port, path=path))
-        self.log = open(f"{self.folder.name}/log", "w+")
+        self.said = open(f"{self.folder.name}/log", "w+")
         options = {
             "config.file": config,
             "storage.tsdb.path": f"{self.folder.name}/data",
@@ -45,7 +45,7 @@ class Prometheus:
         }
         options = [f"--{name}={value}" for name, value in options.items()]
         command = [cache_directory / "prometheus" / "prometheus", *options]
-        self.process = subprocess.Popen(command, stderr=self.log, cwd=self.folder.name)
+        self.process = subprocess.Popen(command, stderr=self.said, cwd=self.folder.name)
 
     def __enter__(self):
         until = time.monotonic() + 60
@@ -58,12 +58,12 @@ class Prometheus:
     def __exit__(self, *_):
         self.process.terminate()
         self.process.wait(30)
-        self.log.close()
+        self.said.close()
         self.folder.cleanup()
 
     def said(self):
-        self.log.seek(0)
-        return self.log.read()[-3000:]
+        self.said.seek(0)
+        return self.said.read()[-3000:]
 
     def _get(self, path):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:

@@ -41,7 +41,7 @@ def filter_of(settings):
     }
 
 
-def of_route(found):
+def route_metadata(found):
     """A route of the native module, with the settings where this filter reads them."""
     found = copy.deepcopy(found)
     settings = found.get("typed_per_filter_config", {}).pop("sszip", {}).get("filter_config")
@@ -53,7 +53,7 @@ def of_route(found):
     return found
 
 
-class Sandboxed(Envoy):
+class WasmEnvoy(Envoy):
     filter_of = staticmethod(filter_of)
 
     def __init__(self, routes, *, settings=None, clusters=(), owner=True, http=None, **more):
@@ -70,8 +70,8 @@ class Sandboxed(Envoy):
         if http and "route_config" in http:
             http = copy.deepcopy(http)
             for host in http["route_config"]["virtual_hosts"]:
-                host["routes"] = [of_route(one) for one in host["routes"]]
-        routes = [of_route(one) for one in routes]
+                host["routes"] = [route_metadata(one) for one in host["routes"]]
+        routes = [route_metadata(one) for one in routes]
         super().__init__(routes, settings=settings, clusters=clusters, http=http, **more)
 
     def filter_at(self, name):

@@ -12,23 +12,23 @@ _KILL, _ALLOW = 0x80000000, 0x7FFF0000
 _LOAD, _OTHER, _END = 0x20, 0x15, 0x06
 
 
-def of_set(name):
+def syscalls_of_set(name):
     """The calls of a set, and of the sets in it."""
     said = subprocess.run(["systemd-analyze", "--no-pager", "syscall-filter", name], capture_output=True, text=True, check=True).stdout
     words = [line.strip() for line in said.splitlines()[1:] if line.strip() and not line.strip().startswith("#")]
-    return {call for word in words for call in (of_set(word) if word.startswith("@") else [word])}
+    return {call for word in words for call in (syscalls_of_set(word) if word.startswith("@") else [word])}
 
 
 def allowed(unit):
     """The calls that `SystemCallFilter=` of a unit allows."""
-    calls = of_set("@default")
+    calls = syscalls_of_set("@default")
     for words in re.findall(r"^SystemCallFilter=(.+)$", unit, flags=re.M):
         taken, without = (words[1:], True) if words[0] == "~" else (words, False)
         for word in taken.split():
-            named = of_set(word) if word.startswith("@") else {word}
+            named = syscalls_of_set(word) if word.startswith("@") else {word}
             calls = calls - named if without else calls | named
     # systemd adds the calls that are always needed in either case
-    return calls | of_set("@default")
+    return calls | syscalls_of_set("@default")
 
 
 def numbers(names):
@@ -42,7 +42,7 @@ class Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_char_p)]
 
 
-def only(calls):
+def restrict_to(calls):
     """A function for `preexec_fn`: any other call ends the process (SIGSYS)."""
     steps = [struct.pack("HBBI", _LOAD, 0, 0, 0)]
     for number in calls:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from . import zstd
 from .cases import DIRECTORY, is_wanted
-from .origin import CLOSE, answer, bytewise, scattered
+from .origin import CLOSE, answer, byte_chunks, scattered
 
 _SEQUENCE = {"name", "why", "hosts", "config", "step"}
 _STEP = {"pause", "method", "target", "headers", "body", "hex", "coding", "node", "expect"}
@@ -63,7 +63,7 @@ class Sequence:
     steps: list
 
 
-def expanded(text):
+def expand_generators(text):
     """The text with `@a:LENGTH@` replaced by LENGTH repetitions of `a`, which may be any text."""
     return re.sub(r"@([^@]+?):(\d+)@", lambda match: match[1] * int(match[2]), text).encode()
 
@@ -82,21 +82,21 @@ def _step(raw, name):
             **node,
         }
         node.setdefault("framing", "none" if node["status"] == 304 else "length")
-        node["body"] = expanded(node["body"])
+        node["body"] = expand_generators(node["body"])
     expect = {"status": node["status"] if node else 200, **raw.get("expect", {})}
     if "hex" in expect:
-        expect["body"] = bytes.fromhex(expanded(expect["hex"]).decode())
+        expect["body"] = bytes.fromhex(expand_generators(expect["hex"]).decode())
     elif "body" in expect:
-        expect["body"] = expanded(expect["body"])
+        expect["body"] = expand_generators(expect["body"])
     else:
         expect["body"] = node["body"] if node else b""
     method = raw.get("method", "POST")
     headers = [tuple(line) for line in raw.get("headers", [["Accept-Encoding", "gzip"]])]
     if method == "POST" and "Content-Type" not in dict(headers):
         headers.append(("Content-Type", "application/json"))
-    body = expanded(raw["body"]) if "body" in raw else None
+    body = expand_generators(raw["body"]) if "body" in raw else None
     if "hex" in raw:
-        body = bytes.fromhex(expanded(raw["hex"]).decode())
+        body = bytes.fromhex(expand_generators(raw["hex"]).decode())
     if coding := raw.get("coding"):
         body = zstd.compress(body) if coding == "zstd" else gzip.compress(body)
         headers.append(("Content-Encoding", coding))
@@ -131,7 +131,7 @@ def whole(_sequence):
 
 
 def byte_by_byte(_sequence):
-    return lambda head, rest: [head, *bytewise(rest, edge=200)]
+    return lambda head, rest: [head, *byte_chunks(rest, edge=200)]
 
 
 def at_random(sequence):
@@ -151,10 +151,10 @@ def run(proxy, origin, sequence, split, host):
             response = connection.exchange(
                 step.target, method=step.method, headers=step.headers, body=step.body, host=host
             )
-        judge(f"step {number}", step, response, origin.received())
+        check_step(f"step {number}", step, response, origin.received())
 
 
-def judge(where, step, response, asked):
+def check_step(where, step, response, asked):
     expect = step.expect
     assert response.status == expect["status"], where
     assert len(asked) == (step.node is not None), where
@@ -162,7 +162,7 @@ def judge(where, step, response, asked):
         is_coded = step.coding and asked[0].header("Content-Encoding")
         decode = zstd.decompress if step.coding == "zstd" else gzip.decompress
         body = decode(asked[0].body) if is_coded else asked[0].body
-        assert body == expanded(expect["forwarded"]), where
+        assert body == expand_generators(expect["forwarded"]), where
     for name, value in expect.get("upstream", []):
         assert asked[0].header(name) == value, f"{where}: upstream {name}"
     for name in expect.get("upstream_absent", []):
@@ -175,14 +175,14 @@ def judge(where, step, response, asked):
     for name in expect.get("absent", []):
         assert response.all(name) == [], f"{where}: {name}"
     if "cache" in expect:
-        assert of_cache(response) == expect["cache"], where
+        assert cache_result(response) == expect["cache"], where
     assert response.coding == expect.get("coding"), where
     if response.status == 200 and step.method != "HEAD":
         assert response.framing == "length", where
     assert response.decoded == expect["body"], where
 
 
-def of_cache(response):
+def cache_result(response):
     """The cache status (RFC 9211), as one word."""
     said = response.header("Cache-Status") or ""
     words = {"fwd=miss": "miss", "fwd=bypass": "bypass", "fwd=stale": "stale", "sszip; hit": "hit"}

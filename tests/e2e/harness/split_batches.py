@@ -46,8 +46,8 @@ def parsers(cache_directory):
     """The JSON parsers of Python, Node.js and Go."""
     return [
         lambda text: text,
-        decoders.node("parse_json"),
-        decoders.go(cache_directory, "parse_json"),
+        decoders.node_decoder("parse_json"),
+        decoders.go_decoder(cache_directory, "parse_json"),
     ]
 
 
@@ -112,7 +112,7 @@ class Case:
         kinds = {kind for kind, *_ in self.calls}
         is_split = kinds & {"stored", "denied", "bounded"} and kinds & {"missing", "bounded"}
         is_streamed = self.path == "/small/" and len(self._text) > 2048
-        if not is_split or is_streamed or self.path == "/coded/" or not self._coded():
+        if not is_split or is_streamed or self.path == "/coded/" or not self._compressed():
             # a batch that is not split, or a stream, is truncated
             self.ending = "whole"
 
@@ -133,13 +133,13 @@ class Case:
             ]
         )
 
-    def asked(self):
+    def requested_calls(self):
         return [one for one in self.calls if one[0] in ("bounded", "missing")]
 
     def _whole_text(self):
-        answers = [text for *_, text in self.asked()]
+        answers = [text for *_, text in self.requested_calls()]
         array = "[" + " ,\n".join(answers) + "]"
-        nulls = [null(text, id) for _, _, id, text in self.asked()]
+        nulls = [null(text, id) for _, _, id, text in self.requested_calls()]
         return {
             "array": array,
             "reversed": "[" + ",".join(answers[::-1]) + "]",
@@ -155,7 +155,7 @@ class Case:
             "twice": array + array,
         }[self.shape]
 
-    def _coded(self):
+    def _compressed(self):
         body = self._text.encode()
         if self.coding in ("gzip", "x-gzip"):
             return gzipped(body)
@@ -171,7 +171,7 @@ class Case:
 
     def text(self):
         """The part of the node's text that can be decoded."""
-        body = self._coded()[: self._cut_at(self._coded())]
+        body = self._compressed()[: self._cut_at(self._compressed())]
         if self.coding in ("gzip", "x-gzip", "cut"):
             body = zlib.decompressobj(31).decompress(body)
         elif self.coding == "zstd":
@@ -181,7 +181,7 @@ class Case:
     def script(self):
         if self.ending == "before":
             return self.before
-        body, fields = self._coded(), []
+        body, fields = self._compressed(), []
         if self.coding:
             coding = "gzip" if self.coding == "cut" else self.coding
             fields.append(("Content-Encoding", coding))

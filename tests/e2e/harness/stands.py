@@ -8,7 +8,7 @@ from .chain import Chain
 from .envoy import Envoy, address, cluster, route
 from .nginx import Nginx
 from .owner import Owner, owner_of, wait_until_linked
-from .sandbox import Sandboxed
+from .sandbox import WasmEnvoy
 
 # Long enough that no entry expires: one that is missing was removed.
 VALID = ["immutable 1h", "unfinalized 1h", "tip 1h", "nothing 1h"]
@@ -139,7 +139,7 @@ class Stand:
                 return None
             time.sleep(0.02)
 
-    def is_right(self, bodies):
+    def assert_right_results(self, bodies):
         for body, honest in zip(bodies, self.chain.honest(*bodies), strict=True):
             said = self.result(body)
             assert said == honest, f"the answer to {body} is not the node's"
@@ -180,7 +180,7 @@ class SandboxStand(Stand):
         url = f"http://{self.chain.address}"
         follows = {"namespace": "main", "url": url, "interval": interval, "api": api}
         self.owner = Owner([follows], max_size="64m", memory="32m")
-        self.nginx = Sandboxed(
+        self.nginx = WasmEnvoy(
             [route("/purge", {"cache_purge": True}), route("/")],
             owner=self.owner,
             workers=workers,

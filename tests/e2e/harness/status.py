@@ -7,7 +7,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from . import client
 
 
-def told(server, path="/status"):
+def read_status(server, path="/status"):
     response = client.fetch(server.port, f"{path}?format=json")
     assert response.status == 200
     assert response.header("Content-Type") == "application/json"

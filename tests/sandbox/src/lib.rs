@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use sszip_core::cache::link::calls::{Bounds, Calls};
-use sszip_core::cache::link::Answer;
-use sszip_core::cache::process::flights::{Outcome, Role, Turn};
-use sszip_core::cache::process::ownership::Owner;
+use sszip_core::cache::link::callout::{CalloutClient, CalloutLimits};
+use sszip_core::cache::link::OwnerReply;
+use sszip_core::cache::process::flights::{FlightOutcome, Role, Wakeup};
+use sszip_core::cache::process::owner_client::OwnerClient;
 use sszip_core::cache::process::wake::Queue;
 use sszip_core::cache::process::Shared;
-use sszip_core::config::Directives;
+use sszip_core::config::ConfigBlock;
 use sszip_core::exchange::{
     EndAction, Exchange, HeadAction, PieceAction, RequestHead, ResponseHead,
 };
@@ -42,7 +42,7 @@ fn body() -> Vec<u8> {
 
 /// An exchange up to the head of its response.
 fn begin(content_length: Option<u64>) -> Option<(Exchange, HeadAction)> {
-    let mut directives = Directives::default();
+    let mut directives = ConfigBlock::default();
     directives.set("enable", &[b"on"]).ok()?;
     directives.set("cache", &[b"on"]).ok()?;
     directives.set("hold", &[b"0"]).ok()?;
@@ -73,16 +73,16 @@ fn held() -> Option<bool> {
     let body = body();
     let (mut exchange, action) = begin(Some(body.len() as u64))?;
     for piece in body.chunks(10_000) {
-        if exchange.piece(piece).ok()? != PieceAction::Taken {
+        if exchange.piece(piece).ok()? != PieceAction::Buffered {
             return None;
         }
     }
     if let EndAction::Code { .. } = exchange.end().ok()? {
-        exchange.code().ok()?;
+        exchange.compress().ok()?;
     }
     let sent: Vec<u8> = exchange.body().flatten().copied().collect();
     let decoded = gunzip(&sent, body.len()).ok()?;
-    Some(action == HeadAction::Hold && sent.len() < body.len() && decoded == body)
+    Some(action == HeadAction::Buffer && sent.len() < body.len() && decoded == body)
 }
 
 /// Compresses a body of unknown length as a stream, and decodes it.
@@ -132,7 +132,7 @@ fn coded() -> Option<bool> {
 /// Converts JSON to SSZ, checks it, computes its root, and converts it back.
 fn values() -> Option<bool> {
     let json = br#"{"epoch":"7","root":"0x0101010101010101010101010101010101010101010101010101010101010101"}"#;
-    let schema = Schema::of(Fork::Electra, Preset::Mainnet);
+    let schema = Schema::for_fork(Fork::Electra, Preset::Mainnet);
     let checkpoint = schema.find("Checkpoint")?;
     let bytes = ssz::to_ssz(schema, checkpoint, json).ok()?;
     ssz::check(schema, checkpoint, &bytes).ok()?;
@@ -145,21 +145,24 @@ fn values() -> Option<bool> {
 fn called() -> Option<bool> {
     let (shared, queue) = (Shared::default(), Arc::new(Queue::default()));
     let waiter = shared.event_loop(queue.clone()).waiter(7);
-    let calls = Arc::new(Calls::new("sandbox".into(), Bounds::default()));
+    let calls = Arc::new(CalloutClient::new(
+        "sandbox".into(),
+        CalloutLimits::default(),
+    ));
     shared.join(calls.clone());
     let key = [1; 32];
     let ask = |now| {
-        let Some(Role::Leader(token)) = shared.flights.begin(key, waiter) else {
+        let Some(Role::Leader(token)) = shared.flights.join_flight(key, waiter) else {
             return None;
         };
         shared.flights.follow(&token, waiter)?;
-        calls.ask(key, token, &[2; 16], true, false, now).ok()?;
+        calls.lookup(key, token, &[2; 16], true, false, now).ok()?;
         calls.next(&shared, now)
     };
     let call = ask(0)?;
-    let mut answer = Answer {
+    let mut answer = OwnerReply {
         status: 404,
-        ..Answer::default()
+        ..OwnerReply::default()
     };
     for (name, value) in [
         ("sszip-generation", "5"),
@@ -169,15 +172,15 @@ fn called() -> Option<bool> {
         answer.field(name, value.as_bytes()).ok()?;
     }
     calls.answered(&shared, call.ticket, answer, 1);
-    let Some(Turn::Lead(token)) = shared.flights.claim(waiter) else {
+    let Some(Wakeup::Lead(token)) = shared.flights.claim(waiter) else {
         return Some(false);
     };
-    shared.finish(token, Outcome::Alone);
+    shared.finish(token, FlightOutcome::NotShareable);
     let given_back = calls.next(&shared, 1)?.message.method == "DELETE";
     // the crate has no clock: the times are arguments
     ask(2)?;
     let is_last = calls.next(&shared, 1_000).is_none();
-    let has_gone_on = matches!(shared.flights.claim(waiter), Some(Turn::Lead(_)));
+    let has_gone_on = matches!(shared.flights.claim(waiter), Some(Wakeup::Lead(_)));
     Some(given_back && is_last && has_gone_on && queue.next() == Some(7))
 }
 

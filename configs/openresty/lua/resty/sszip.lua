@@ -77,7 +77,7 @@ int ngx_http_sszip_ffi_delete(const ngx_http_sszip_ffi_str_t *name,
     ngx_http_sszip_ffi_str_t *out);
 int ngx_http_sszip_ffi_look_up(const ngx_http_sszip_ffi_str_t *name,
     ngx_http_sszip_ffi_str_t *out, uint64_t *generation);
-int ngx_http_sszip_ffi_take(const ngx_http_sszip_ffi_str_t *name,
+int ngx_http_sszip_ffi_decode_reply(const ngx_http_sszip_ffi_str_t *name,
     const ngx_http_sszip_ffi_str_t *head, const ngx_http_sszip_ffi_str_t *body,
     uint64_t generation, ngx_http_sszip_ffi_str_t *out);
 int ngx_http_sszip_ffi_answer(const ngx_http_sszip_ffi_str_t *key,
@@ -423,7 +423,7 @@ function _M.get(key)
     point(str1, key)
     point(str2, answer.head)
     point(str3, answer.body)
-    rc = C.ngx_http_sszip_ffi_take(str1, str2, str3, since, out)
+    rc = C.ngx_http_sszip_ffi_decode_reply(str1, str2, str3, since, out)
 
     if rc == FFI_DECLINED then
         return nil

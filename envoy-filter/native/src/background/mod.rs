@@ -14,9 +14,9 @@
 //! that is removed without a replacement: the worker waits until the callouts
 //! in flight have ended.
 
-mod fields;
-mod of_stream;
-mod rewriting;
+mod header_rewrite;
+mod request_head;
+mod stream_requests;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -24,16 +24,16 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use sszip_core::cache::stale::Failure;
+use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{Driver, Step};
 use sszip_core::exchange::Exchange;
 
-use self::fields::Fields;
-pub use self::of_stream::{OfStream, OnItsWay};
-use self::rewriting::Rewritings;
+use self::header_rewrite::HeaderRewrites;
+use self::request_head::RequestHeaders;
+pub use self::stream_requests::{ForwardedRequest, StreamBackground};
 use crate::envoy::{FilterConfig, Head, Pieces, Scheduler};
 use crate::stream::response;
-use crate::{clock, pool};
+use crate::{clock, thread_pool};
 
 /// Maximum number of background requests of the process at a time. Further ones
 /// are dropped; their cause requests them again.
@@ -56,20 +56,20 @@ pub const BEGIN: u64 = 2;
 pub const GIVE_WAY: u64 = 3;
 
 /// Background requests of all filters.
-static ALL: Mutex<Vec<Weak<Background>>> = Mutex::new(Vec::new());
+static ALL: Mutex<Vec<Weak<BackgroundRequests>>> = Mutex::new(Vec::new());
 
 /// Background requests of one filter.
 #[derive(Debug)]
-pub struct Background {
+pub struct BackgroundRequests {
     scheduler: Arc<Scheduler>,
     /// Requests to be started.
-    waiting: Mutex<Vec<Request>>,
+    waiting: Mutex<Vec<BackgroundRequest>>,
     /// Requests in flight. Only the main thread uses them.
-    asked: Mutex<HashMap<u64, Asked>>,
+    asked: Mutex<HashMap<u64, PendingResponse>>,
     /// Callouts to be reset, because the rest of their responses is not needed.
     /// Only the main thread uses them.
     unwanted: Mutex<Vec<u64>>,
-    rewritings: Rewritings,
+    rewritings: HeaderRewrites,
     /// Time at which another filter was configured; 0: none was. Written while
     /// `waiting` is locked.
     followed: AtomicU64,
@@ -81,29 +81,29 @@ pub struct Background {
 
 /// A background request to be started.
 #[derive(Debug)]
-struct Request {
+struct BackgroundRequest {
     cluster: Vec<u8>,
-    head: Fields,
+    head: RequestHeaders,
     /// The client's body, unless the driver has its own.
     body: Vec<u8>,
     ms: u64,
-    asked: Asked,
+    asked: PendingResponse,
 }
 
 /// The exchange that awaits a response.
 #[derive(Debug)]
-struct Asked {
+struct PendingResponse {
     driver: Driver,
-    _turn: Turn,
+    _turn: ConcurrencySlot,
 }
 
 /// A slot below the limit of concurrent background requests.
 #[derive(Debug)]
-struct Turn;
+struct ConcurrencySlot;
 
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-impl Turn {
+impl ConcurrencySlot {
     fn take() -> Option<Self> {
         let more = |taken| (taken < MOST).then_some(taken + 1);
         let taken = TAKEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -111,21 +111,21 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for ConcurrencySlot {
     fn drop(&mut self) {
         TAKEN.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Drop for Asked {
+impl Drop for PendingResponse {
     fn drop(&mut self) {
-        if let Some(job) = self.driver.last_job() {
-            pool::run_alone(job);
+        if let Some(job) = self.driver.teardown_job() {
+            thread_pool::run_detached(job);
         }
     }
 }
 
-impl Drop for Background {
+impl Drop for BackgroundRequests {
     fn drop(&mut self) {
         self.scheduler.close();
     }
@@ -135,7 +135,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Background {
+impl BackgroundRequests {
     /// Creates the background requests of a filter that `scheduler` notifies,
     /// and that may replace any existing filter.
     pub fn new(scheduler: Arc<Scheduler>) -> Arc<Self> {
@@ -144,7 +144,7 @@ impl Background {
             waiting: Mutex::default(),
             asked: Mutex::default(),
             unwanted: Mutex::default(),
-            rewritings: Rewritings::default(),
+            rewritings: HeaderRewrites::default(),
             followed: AtomicU64::new(0),
             main: thread::current().id(),
             under_way: Mutex::default(),
@@ -168,35 +168,35 @@ impl Background {
     }
 
     /// Whether requests are started for a stream that began at that time.
-    fn asks_for(&self, began: u64) -> bool {
+    fn has_request_for(&self, began: u64) -> bool {
         let followed = self.followed.load(Ordering::Relaxed);
         followed == 0 || began > followed + SETTLES
     }
 
-    fn leave(
+    fn enqueue(
         &self,
         began: u64,
         driver: Driver,
         cluster: &[u8],
-        head: Fields,
+        head: RequestHeaders,
         body: Vec<u8>,
         ms: u64,
     ) {
-        let Some(turn) = Turn::take() else {
+        let Some(turn) = ConcurrencySlot::take() else {
             return;
         };
-        let request = Request {
+        let request = BackgroundRequest {
             cluster: cluster.to_vec(),
             head,
             body,
             ms,
-            asked: Asked {
+            asked: PendingResponse {
                 driver,
                 _turn: turn,
             },
         };
         let mut waiting = locked(&self.waiting);
-        if self.asks_for(began) {
+        if self.has_request_for(began) {
             waiting.push(request);
             drop(waiting);
             self.scheduler.commit(BEGIN);
@@ -213,15 +213,15 @@ impl Background {
             let own = request.asked.driver.exchange().map(Exchange::request_body);
             let body = own.filter(|own| !own.is_empty()).unwrap_or(&request.body);
             *locked(&self.under_way) += 1;
-            match main.ask(cluster, head, body, request.ms.min(PATIENCE)) {
+            match main.send_callout(cluster, head, body, request.ms.min(PATIENCE)) {
                 Some(id) => drop(locked(&self.asked).insert(id, request.asked)),
-                None => self.one_ends(),
+                None => self.request_ended(),
             }
         }
     }
 
     /// Counts a callout that Envoy has ended.
-    fn one_ends(&self) {
+    fn request_ended(&self) {
         *locked(&self.under_way) -= 1;
         self.one_is_over.notify_all();
     }
@@ -241,7 +241,7 @@ impl Background {
 
     /// Drops and resets all requests, because another filter may replace this
     /// one. On the main thread.
-    pub fn give_way(&self, main: FilterConfig) {
+    pub fn yield_to_streams(&self, main: FilterConfig) {
         let waiting = std::mem::take(&mut *locked(&self.waiting));
         drop(waiting);
         let mut made = std::mem::take(&mut *locked(&self.unwanted));
@@ -271,9 +271,9 @@ impl Background {
     pub fn head(&self, id: u64, head: &Head, is_all: bool) {
         self.with(id, |driver| {
             let response = response::read(head, response::is_delimited(head, is_all));
-            let failure = Failure::Status(response.status);
-            let judged = driver.node_head(response.clone(), failure, clock::monotonic());
-            judged.is_ok() && matches!(driver.response_head(response), Ok(Step::Show))
+            let failure = UpstreamFailure::Status(response.status);
+            let judged = driver.upstream_head(response.clone(), failure, clock::monotonic());
+            judged.is_ok() && matches!(driver.response_head(response), Ok(Step::Observe))
         });
     }
 
@@ -286,19 +286,19 @@ impl Background {
 
     /// Stores the complete response.
     pub fn complete(&self, id: u64) {
-        self.one_ends();
+        self.request_ended();
         let asked = locked(&self.asked).remove(&id);
         if let Some(mut asked) = asked {
-            if let Some(job) = asked.driver.sent(clock::monotonic()) {
-                pool::run_alone(job);
+            if let Some(job) = asked.driver.response_sent(clock::monotonic()) {
+                thread_pool::run_detached(job);
             }
-            pool::log_lines();
+            thread_pool::log_lines();
         }
     }
 
     /// Drops the request, which Envoy has reset.
     pub fn reset(&self, id: u64) {
-        self.one_ends();
+        self.request_ended();
         drop(locked(&self.asked).remove(&id));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::config;
 use super::stream;
-use super::world::{bytes, lent, world};
+use super::stream_state::{borrowed_buffer, bytes, world};
 use crate::abi::*;
 
 extern "C" fn headers_size(stream: FilterPtr, kind: HeaderType) -> usize {
@@ -15,7 +15,7 @@ extern "C" fn headers_size(stream: FilterPtr, kind: HeaderType) -> usize {
 
 extern "C" fn headers(stream: FilterPtr, kind: HeaderType, fields: *mut EnvoyHeader) -> bool {
     for (at, (key, value)) in world(stream).fields(kind).iter().enumerate() {
-        let (key, value) = (lent(key), lent(value));
+        let (key, value) = (borrowed_buffer(key), borrowed_buffer(value));
         // SAFETY: there is room for all of them.
         unsafe { fields.add(at).write(EnvoyHeader { key, value }) };
     }
@@ -50,7 +50,7 @@ extern "C" fn chunks(stream: FilterPtr, kind: BodyType, into: *mut EnvoyBuffer) 
     true
 }
 
-extern "C" fn is_same(stream: FilterPtr) -> bool {
+extern "C" fn received_is_buffered(stream: FilterPtr) -> bool {
     world(stream).is_same
 }
 
@@ -74,19 +74,19 @@ extern "C" fn set_buffer_limit(stream: FilterPtr, limit: u64) {
 
 extern "C" fn continue_decoding(of: FilterPtr) {
     if !std::mem::replace(&mut world(of).goes_on, true) {
-        stream::ask(of);
+        stream::send_to_node(of);
     }
 }
 
 extern "C" fn continue_encoding(of: FilterPtr) {
     if !std::mem::replace(&mut world(of).goes_on, true) {
-        stream::give(of, Vec::new());
+        stream::send_to_client(of, Vec::new());
     }
 }
 
 extern "C" fn reset(of: FilterPtr, _reason: u32, _details: ModuleBuffer<'_>) {
     world(of).was_broken = true;
-    stream::ends(of);
+    stream::end_stream(of);
 }
 
 extern "C" fn send_response(
@@ -106,14 +106,14 @@ extern "C" fn send_response_headers(
     number: usize,
     is_all: bool,
 ) {
-    stream::response_head(of, given(fields, number), is_all);
+    stream::response_head(of, read_module_headers(fields, number), is_all);
 }
 
 extern "C" fn send_response_data(of: FilterPtr, piece: ModuleBuffer<'_>, is_last: bool) {
     assert!(!world(of).is_behind, "more than the client takes");
     stream::response_data(of, bytes(piece), is_last);
     if !is_last && world(of).is_slow {
-        stream::falls_behind(of);
+        stream::raise_high_watermark(of);
     }
 }
 
@@ -126,7 +126,7 @@ extern "C" fn route_config(stream: FilterPtr) -> *const c_void {
 
 extern "C" fn cluster_name(_stream: FilterPtr, name: *mut EnvoyBuffer) -> bool {
     // SAFETY: `name` points at memory of its type.
-    unsafe { name.write(lent(b"node")) };
+    unsafe { name.write(borrowed_buffer(b"node")) };
     true
 }
 
@@ -136,7 +136,7 @@ extern "C" fn attribute(_stream: FilterPtr, which: Attribute, value: *mut EnvoyB
         _ => b"a route",
     };
     // SAFETY: `value` points at memory of its type.
-    unsafe { value.write(lent(text)) };
+    unsafe { value.write(borrowed_buffer(text)) };
     true
 }
 
@@ -154,7 +154,7 @@ extern "C" fn scheduler_new(stream: FilterPtr) -> SchedulerPtr {
 
 extern "C" fn config_scheduler_new(config: FilterConfigPtr) -> SchedulerPtr {
     // a configuration that is only validated has no simulated Envoy
-    let events = config::of(config).map(|it| Arc::clone(it.events()));
+    let events = config::filter_config(config).map(|it| Arc::clone(it.events()));
     Arc::into_raw(events.unwrap_or_default()).cast_mut().cast()
 }
 
@@ -181,7 +181,8 @@ extern "C" fn start_http_stream(
     _is_all: bool,
     _ms: u64,
 ) -> CalloutResult {
-    let asked = config::of(main).and_then(|it| it.ask(given(headers, number), bytes(body)));
+    let asked = config::filter_config(main)
+        .and_then(|it| it.send_callout(read_module_headers(headers, number), bytes(body)));
     match asked {
         Some(made) => {
             // SAFETY: `id` points at memory of its type.
@@ -193,8 +194,8 @@ extern "C" fn start_http_stream(
 }
 
 extern "C" fn reset_http_stream(main: FilterConfigPtr, id: u64) {
-    if let Some(config) = config::of(main) {
-        config.breaks_off(id);
+    if let Some(config) = config::filter_config(main) {
+        config.reset_callout(id);
     }
 }
 
@@ -217,7 +218,10 @@ extern "C" fn log(
     assert!(!message.contains("panicked"), "{message}");
 }
 
-fn given(fields: *const ModuleHeader<'_>, number: usize) -> super::world::Fields {
+fn read_module_headers(
+    fields: *const ModuleHeader<'_>,
+    number: usize,
+) -> super::stream_state::Fields {
     // SAFETY: the caller passes a valid list of `number` headers.
     let fields = unsafe { std::slice::from_raw_parts(fields, number) };
     let fields = fields.iter().map(|field| {
@@ -228,7 +232,7 @@ fn given(fields: *const ModuleHeader<'_>, number: usize) -> super::world::Fields
 }
 
 /// Returns the simulated function of a callback; `None`: it is not simulated.
-pub fn of(name: &str) -> Option<*const ()> {
+pub fn simulated_callback(name: &str) -> Option<*const ()> {
     let name = name.strip_prefix("envoy_dynamic_module_callback_")?;
     Some(match name {
         "log_enabled" => log_enabled as *const (),
@@ -243,7 +247,7 @@ pub fn of(name: &str) -> Option<*const ()> {
         "http_set_header" => set_header as *const (),
         "http_get_body_chunks_size" => chunks_size as *const (),
         "http_get_body_chunks" => chunks as *const (),
-        "http_received_buffered_request_body" => is_same as *const (),
+        "http_received_buffered_request_body" => received_is_buffered as *const (),
         "http_append_body" => append_body as *const (),
         "http_drain_body" => drain_body as *const (),
         "http_get_buffer_limit" => buffer_limit as *const (),

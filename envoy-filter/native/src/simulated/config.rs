@@ -7,35 +7,35 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 
-use super::chance::Chance;
+use super::choices::Choices;
 use super::node;
-use super::world::{drained, lent, Events, Fields};
+use super::stream_state::{borrowed_buffer, drained, Events, Fields};
 use crate::abi::{EnvoyBuffer, EnvoyHeader, FilterConfigPtr};
 use crate::config_hooks::*;
 use crate::hooks::*;
 
 /// A filter's configuration. It is destroyed with the last stream that uses it,
 /// on that stream's thread, or by the main thread.
-pub struct Configured {
+pub struct SimulatedFilter {
     main: ThreadId,
     events: Events,
-    own: Arc<Own>,
+    own: Arc<FilterCallouts>,
 }
 
 /// Callouts of a filter. The main thread owns them, and continues them while a
 /// worker destroys the filter, which waits for their end.
 #[derive(Default)]
-struct Own {
+struct FilterCallouts {
     envoy: OnceLock<usize>,
     module: OnceLock<usize>,
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<FilterCallout>>,
 }
 
 /// A callout of a filter.
-struct Asked {
+struct FilterCallout {
     id: u64,
     fields: Fields,
-    answer: Option<node::Answer>,
+    answer: Option<node::NodeResponse>,
     /// Pieces that were not sent, in reverse; `None` until the head is sent.
     left: Option<Vec<Vec<u8>>>,
 }
@@ -44,26 +44,26 @@ struct Asked {
 pub struct Route(usize);
 
 /// The main thread, and the configurations of new streams.
-pub struct Main {
+pub struct MainThread {
     place: String,
     routes: Vec<Arc<Route>>,
     purges: Arc<Route>,
-    filter: Mutex<Arc<Configured>>,
-    known: Mutex<Vec<(Weak<Configured>, Arc<Own>)>>,
+    filter: Mutex<Arc<SimulatedFilter>>,
+    known: Mutex<Vec<(Weak<SimulatedFilter>, Arc<FilterCallouts>)>>,
 }
 
 /// Returns the configuration that a callback names, if any.
-pub fn of<'a>(config: FilterConfigPtr) -> Option<&'a Configured> {
+pub fn filter_config<'a>(config: FilterConfigPtr) -> Option<&'a SimulatedFilter> {
     // SAFETY: the module calls this within hooks of the configuration only,
     // while it exists.
-    unsafe { config.cast::<Configured>().as_ref() }
+    unsafe { config.cast::<SimulatedFilter>().as_ref() }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Configured {
+impl SimulatedFilter {
     fn new(settings: &str) -> Arc<Self> {
         let made = Arc::new(Self {
             main: thread::current().id(),
@@ -76,7 +76,7 @@ impl Configured {
             envoy_dynamic_module_on_http_filter_config_new(
                 made.own.envoy(),
                 EnvoyBuffer::NONE,
-                lent(settings.as_bytes()),
+                borrowed_buffer(settings.as_bytes()),
             )
         };
         assert!(!module.is_null(), "{settings}");
@@ -93,17 +93,17 @@ impl Configured {
     }
 
     /// Sends a callout of the filter, if there is room.
-    pub fn ask(&self, head: Fields, body: Vec<u8>) -> Option<u64> {
-        self.own.ask(head, body)
+    pub fn send_callout(&self, head: Fields, body: Vec<u8>) -> Option<u64> {
+        self.own.send_callout(head, body)
     }
 
     /// Resets a callout of the filter.
-    pub fn breaks_off(&self, id: u64) {
-        self.own.breaks_off(id);
+    pub fn reset_callout(&self, id: u64) {
+        self.own.reset_callout(id);
     }
 
     /// Handles the pending events of the filter. Returns whether there was one.
-    fn hears(&self) -> bool {
+    fn deliver_events(&self) -> bool {
         let events = drained(&self.events);
         for &event in &events {
             // SAFETY: the configuration exists as long as this object.
@@ -119,12 +119,12 @@ impl Configured {
     }
 
     /// Returns the references that the main thread keeps.
-    fn known(self: &Arc<Self>) -> (Weak<Self>, Arc<Own>) {
+    fn known(self: &Arc<Self>) -> (Weak<Self>, Arc<FilterCallouts>) {
         (Arc::downgrade(self), Arc::clone(&self.own))
     }
 }
 
-impl Own {
+impl FilterCallouts {
     fn envoy(&self) -> FilterConfigPtr {
         self.envoy
             .get()
@@ -135,14 +135,14 @@ impl Own {
         self.module.get().map_or(ptr::null(), |it| *it as *const _)
     }
 
-    fn ask(&self, head: Fields, body: Vec<u8>) -> Option<u64> {
+    fn send_callout(&self, head: Fields, body: Vec<u8>) -> Option<u64> {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed) as u64;
         if id.is_multiple_of(16) {
             return None;
         }
         let answer = node::answer(&head, &body);
-        locked(&self.asked).push(Asked {
+        locked(&self.asked).push(FilterCallout {
             id,
             fields: answer.fields(id.is_multiple_of(2)),
             answer: Some(answer),
@@ -151,7 +151,7 @@ impl Own {
         Some(id)
     }
 
-    fn breaks_off(&self, id: u64) {
+    fn reset_callout(&self, id: u64) {
         let mut asked = locked(&self.asked);
         let Some(at) = asked.iter().position(|it| it.id == id) else {
             return;
@@ -170,7 +170,7 @@ impl Own {
     }
 
     /// Performs the next event of a callout. Returns whether there was one.
-    fn is_answered(&self, chance: &mut Chance<'_>) -> bool {
+    fn step(&self, chance: &mut Choices<'_>) -> bool {
         let mut all = locked(&self.asked);
         // the node does not respond at once
         if all.is_empty() || !chance.once_in(16) {
@@ -181,7 +181,7 @@ impl Own {
         let id = asked.id;
         if chance.once_in(16) {
             drop(all);
-            self.breaks_off(id);
+            self.reset_callout(id);
             return true;
         }
         let (envoy, module) = (self.envoy(), self.module());
@@ -196,8 +196,8 @@ impl Own {
                 let fields: Vec<_> = fields
                     .iter()
                     .map(|(key, value)| EnvoyHeader {
-                        key: lent(key),
-                        value: lent(value),
+                        key: borrowed_buffer(key),
+                        value: borrowed_buffer(value),
                     })
                     .collect();
                 // SAFETY: the configuration exists as long as its callouts;
@@ -216,7 +216,7 @@ impl Own {
             Some(pieces) => match pieces.pop() {
                 Some(piece) => {
                     drop(all);
-                    let piece = lent(&piece);
+                    let piece = borrowed_buffer(&piece);
                     // SAFETY: the configuration exists as long as its callouts;
                     // there is one piece.
                     unsafe {
@@ -246,7 +246,7 @@ impl Own {
     }
 }
 
-impl Drop for Configured {
+impl Drop for SimulatedFilter {
     /// Destroys the module's configuration. Envoy calls no hooks for its
     /// callouts any more.
     fn drop(&mut self) {
@@ -269,7 +269,7 @@ impl Route {
         let module = unsafe {
             envoy_dynamic_module_on_http_filter_per_route_config_new(
                 EnvoyBuffer::NONE,
-                lent(settings.as_bytes()),
+                borrowed_buffer(settings.as_bytes()),
             )
         };
         assert!(!module.is_null(), "{settings}");
@@ -290,12 +290,12 @@ impl Drop for Route {
     }
 }
 
-impl Main {
+impl MainThread {
     /// Creates a main thread with a cache namespace of its own.
-    pub fn new(chance: &mut Chance<'_>) -> Self {
+    pub fn new(chance: &mut Choices<'_>) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         let place = format!("place-{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let filter = Configured::new(&settings(&place, chance));
+        let filter = SimulatedFilter::new(&settings(&place, chance));
         let routes = [
             "{\"enable\": false}",
             "{\"hold\": \"1k 1ms\", \"comp_level\": 1}",
@@ -316,12 +316,12 @@ impl Main {
     }
 
     /// Returns the filter of streams that begin now.
-    pub fn filter(&self) -> Arc<Configured> {
+    pub fn filter(&self) -> Arc<SimulatedFilter> {
         Arc::clone(&locked(&self.filter))
     }
 
     /// Returns the route configuration of a new stream, if it has one.
-    pub fn route(&self, chance: &mut Chance<'_>) -> Option<Arc<Route>> {
+    pub fn route(&self, chance: &mut Choices<'_>) -> Option<Arc<Route>> {
         let at = chance.below(2 * self.routes.len());
         self.routes.get(at).map(Arc::clone)
     }
@@ -332,7 +332,7 @@ impl Main {
     }
 
     /// Performs the events that are due. Returns whether there was one.
-    pub fn step(&self, chance: &mut Chance<'_>) -> bool {
+    pub fn step(&self, chance: &mut Choices<'_>) -> bool {
         let all: Vec<_> = {
             let mut known = locked(&self.known);
             known.retain(|(it, own)| it.strong_count() > 0 || !locked(&own.asked).is_empty());
@@ -340,30 +340,30 @@ impl Main {
         };
         let mut has_done = false;
         for (filter, own) in &all {
-            has_done |= filter.upgrade().is_some_and(|it| it.hears());
-            has_done |= own.is_answered(chance);
+            has_done |= filter.upgrade().is_some_and(|it| it.deliver_events());
+            has_done |= own.step(chance);
         }
         if chance.once_in(64) {
-            self.renew(chance);
+            self.replace_filter(chance);
         }
         has_done
     }
 
     /// Replaces the filter; existing streams keep the previous one.
-    fn renew(&self, chance: &mut Chance<'_>) {
-        let new = Configured::new(&settings(&self.place, chance));
+    fn replace_filter(&self, chance: &mut Choices<'_>) {
+        let new = SimulatedFilter::new(&settings(&self.place, chance));
         locked(&self.known).push(new.known());
         let old = std::mem::replace(&mut *locked(&self.filter), new);
         // Envoy keeps the old filter until all workers have the new one, and
         // delivers its events, except when a filter is removed
         if chance.below(4) > 0 {
-            old.hears();
+            old.deliver_events();
         }
         drop(old);
     }
 }
 
-fn settings(place: &str, chance: &mut Chance<'_>) -> String {
+fn settings(place: &str, chance: &mut Choices<'_>) -> String {
     let hold = chance.one_of(&["0", "1k 1ms", "64k 10ms", "1m 1s"]);
     let cache = chance.below(3) > 0;
     let ssz = chance.below(2) == 0;

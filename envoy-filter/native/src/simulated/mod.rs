@@ -6,24 +6,24 @@
 #![allow(unsafe_code)] // the C ABI
 
 mod callbacks;
-mod chance;
+mod choices;
 mod config;
-mod course;
 mod node;
 mod stream;
+mod stream_scenario;
+mod stream_state;
 #[cfg(test)]
 mod tests;
 mod worker;
-mod world;
 
 use std::thread::sleep;
 use std::time::Duration;
 
-use self::chance::Chance;
-use self::config::Main;
+use self::choices::Choices;
+use self::config::MainThread;
 use self::worker::Worker;
 
-pub use self::callbacks::of;
+pub use self::callbacks::simulated_callback;
 
 /// Pause while only other threads can cause an event.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -31,11 +31,11 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// Simulates streams on one worker and a main thread that alternates with it.
 /// `bytes` decide the order of the events.
 pub fn streams(bytes: &[u8]) {
-    round(&mut Chance::of_bytes(bytes));
+    round(&mut Choices::from_bytes(bytes));
 }
 
-fn round(chance: &mut Chance<'_>) -> Worker {
-    let main = Main::new(chance);
+fn round(chance: &mut Choices<'_>) -> Worker {
+    let main = MainThread::new(chance);
     let mut worker = Worker::new(10);
     while worker.has_more() {
         let mut has_done = worker.step(chance, &main);
@@ -46,7 +46,7 @@ fn round(chance: &mut Chance<'_>) -> Worker {
             sleep(PAUSE);
         }
     }
-    worker.judge();
+    worker.check_responses();
     // background requests in flight end by themselves, or with the filter
     if chance.below(2) == 0 {
         while main.step(chance) {}

@@ -3,11 +3,11 @@
 
 use serde_json::Value;
 
-use super::chance::Chance;
-use super::world::{field, fields, Fields};
+use super::choices::Choices;
+use super::stream_state::{field, fields, Fields};
 
 /// A client's request.
-pub enum Question {
+pub enum ClientRequest {
     Call { number: usize, id: usize },
     Batch(Vec<usize>),
     Page(usize),
@@ -16,7 +16,7 @@ pub enum Question {
 }
 
 /// A response of the node.
-pub struct Answer {
+pub struct NodeResponse {
     fields: Fields,
     pub body: Vec<u8>,
 }
@@ -33,7 +33,7 @@ fn call(number: usize, id: usize) -> String {
     )
 }
 
-fn said(number: usize, id: usize) -> String {
+fn response_body(number: usize, id: usize) -> String {
     let x = "0".repeat([10, 3000, 30_000, 300_000][number % 4]);
     let hash = hash(number);
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"hash\":\"{hash}\",\"x\":\"{x}\"}}}}")
@@ -54,8 +54,8 @@ fn consolidations_ssz(number: usize) -> Vec<u8> {
     (0..number).flat_map(one).collect()
 }
 
-impl Question {
-    pub fn any(chance: &mut Chance<'_>, place: &str) -> Self {
+impl ClientRequest {
+    pub fn any(chance: &mut Choices<'_>, place: &str) -> Self {
         match chance.below(16) {
             0..=5 => Self::Call {
                 number: chance.below(4),
@@ -93,9 +93,9 @@ impl Question {
     }
 
     /// Asserts that the client read the right response.
-    pub fn is_answered_by(&self, head: &Fields, body: &[u8]) {
+    pub fn matches_response(&self, head: &Fields, body: &[u8]) {
         match self {
-            Self::Call { number, id } => same(body, said(*number, *id).as_bytes()),
+            Self::Call { number, id } => same(body, response_body(*number, *id).as_bytes()),
             Self::Page(length) => same(body, page(*length).as_bytes()),
             Self::State(number) => match field(head, "content-type") {
                 Some(b"application/octet-stream") => same(body, &consolidations_ssz(*number)),
@@ -109,7 +109,7 @@ impl Question {
                     let one = answers.iter().find(is_it).expect("an answer to each");
                     assert_eq!(one["result"]["hash"], hash(*number));
                     let x = one["result"]["x"].as_str().map(str::len);
-                    assert!(said(*number, id).len() > x.expect("a text"));
+                    assert!(response_body(*number, id).len() > x.expect("a text"));
                 }
             }
             Self::Purge(_) => unreachable!("nothing is purged"),
@@ -122,7 +122,7 @@ fn same(body: &[u8], expected: &[u8]) {
 }
 
 /// Returns the node's response to a request.
-pub fn answer(head: &Fields, body: &[u8]) -> Answer {
+pub fn answer(head: &Fields, body: &[u8]) -> NodeResponse {
     let path = field(head, ":path").unwrap_or_default();
     let path = String::from_utf8_lossy(path);
     let parts: Vec<_> = path.split('/').collect();
@@ -142,7 +142,7 @@ pub fn answer(head: &Fields, body: &[u8]) -> Answer {
         _ => "{\"data\":{}}".into(),
     };
     let body = body.into_bytes();
-    Answer { fields, body }
+    NodeResponse { fields, body }
 }
 
 fn calls(body: &[u8]) -> String {
@@ -150,7 +150,7 @@ fn calls(body: &[u8]) -> String {
     let one = |call: &Value| {
         let hash = call["params"][0].as_str().expect("a hash");
         let number = usize::from_str_radix(&hash[2..], 16).expect("a number");
-        said(number, call["id"].as_u64().expect("an id") as usize)
+        response_body(number, call["id"].as_u64().expect("an id") as usize)
     };
     match &asked {
         Value::Array(all) => {
@@ -161,7 +161,7 @@ fn calls(body: &[u8]) -> String {
     }
 }
 
-impl Answer {
+impl NodeResponse {
     /// Returns the response head.
     pub fn fields(&self, with_length: bool) -> Fields {
         let length = self.body.len().to_string();

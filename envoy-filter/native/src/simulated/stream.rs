@@ -3,8 +3,8 @@
 
 use std::ffi::c_void;
 
-use super::config::Configured;
-use super::world::{fields, is_over, world, Fields, Shared, World};
+use super::config::SimulatedFilter;
+use super::stream_state::{fields, is_over, world, Fields, Shared, StreamState};
 use crate::abi::{BodyStatus, EnvoyBuffer, FilterPtr, HeadersStatus, TrailersStatus};
 use crate::hooks::*;
 
@@ -13,26 +13,26 @@ fn filter(stream: FilterPtr) -> *const c_void {
 }
 
 /// Starts a stream.
-pub fn begins(of: World) -> FilterPtr {
+pub fn start_stream(of: StreamState) -> FilterPtr {
     let stream: FilterPtr = Box::into_raw(Box::new(Shared::new(of))).cast();
-    takes_filter(stream);
+    create_filter(stream);
     stream
 }
 
-fn takes_filter(stream: FilterPtr) {
-    let config = world(stream).config.as_deref().map(Configured::module);
+fn create_filter(stream: FilterPtr) {
+    let config = world(stream).config.as_deref().map(SimulatedFilter::module);
     let filter = envoy_dynamic_module_on_http_filter_new(config.expect("it has one"), stream);
     world(stream).filter = filter as usize;
 }
 
 /// Frees a stream that no test uses any more.
 pub fn free(stream: FilterPtr) {
-    // SAFETY: from `begins`, and not freed before.
+    // SAFETY: from `start_stream`, and not freed before.
     drop(unsafe { Box::from_raw(stream.cast::<Shared>()) });
 }
 
 /// Sends the request with its buffered body to the node.
-pub fn ask(stream: FilterPtr) {
+pub fn send_to_node(stream: FilterPtr) {
     let mut world = world(stream);
     let kept = std::mem::take(&mut world.kept_request);
     world.asked_body.extend(kept);
@@ -41,7 +41,7 @@ pub fn ask(stream: FilterPtr) {
 }
 
 /// Sends the response with its buffered body and `piece` to the client.
-pub fn give(stream: FilterPtr, piece: Vec<u8>) {
+pub fn send_to_client(stream: FilterPtr, piece: Vec<u8>) {
     let mut world = world(stream);
     let kept = std::mem::take(&mut world.kept_response);
     world.head.get_or_insert_with(Fields::new);
@@ -53,11 +53,11 @@ pub fn give(stream: FilterPtr, piece: Vec<u8>) {
     if world.response_ended {
         world.has_ended = true;
         drop(world);
-        ends(stream);
+        end_stream(stream);
     }
 }
 
-fn is_left(stream: FilterPtr) {
+fn destroy_filter(stream: FilterPtr) {
     let filter = filter(stream);
     // SAFETY: of that stream.
     unsafe {
@@ -66,8 +66,8 @@ fn is_left(stream: FilterPtr) {
     }
 }
 
-pub fn ends(stream: FilterPtr) {
-    is_left(stream);
+pub fn end_stream(stream: FilterPtr) {
+    destroy_filter(stream);
     let mut world = world(stream);
     world.is_destroyed = true;
     let (config, route) = (world.config.take(), world.route.take());
@@ -78,13 +78,13 @@ pub fn ends(stream: FilterPtr) {
 
 /// Follows a redirect: the stream ends, and another one begins with the
 /// upstream request.
-pub fn is_redirected(stream: FilterPtr) {
+pub fn follow_redirect(stream: FilterPtr) {
     {
         let mut world = world(stream);
         let from = b"http://a/elsewhere".to_vec();
         world.request.push((b"x-envoy-original-url".to_vec(), from));
     }
-    is_left(stream);
+    destroy_filter(stream);
     let body = {
         let mut world = world(stream);
         world.events = Default::default();
@@ -93,7 +93,7 @@ pub fn is_redirected(stream: FilterPtr) {
         world.kept_request.clear();
         std::mem::take(&mut world.asked_body)
     };
-    takes_filter(stream);
+    create_filter(stream);
     request_head(stream, body.is_empty());
     if !body.is_empty() && !is_over(stream) {
         request_data(stream, body, true, false);
@@ -112,7 +112,7 @@ pub fn request_head(stream: FilterPtr, is_all: bool) {
     let goes_on = status == HeadersStatus::Continue;
     world(stream).goes_on = goes_on;
     if goes_on {
-        ask(stream);
+        send_to_node(stream);
     }
 }
 
@@ -146,7 +146,7 @@ pub fn request_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool, is_same: b
     }
     if world.goes_on {
         drop(world);
-        ask(stream);
+        send_to_node(stream);
     }
 }
 
@@ -161,7 +161,7 @@ pub fn request_trailers(stream: FilterPtr) {
     let goes_on = status == TrailersStatus::Continue;
     world(stream).goes_on = goes_on;
     if goes_on {
-        ask(stream);
+        send_to_node(stream);
     }
 }
 
@@ -181,7 +181,7 @@ pub fn response_head(stream: FilterPtr, fields: Fields, is_all: bool) {
     let goes_on = status == HeadersStatus::Continue;
     world(stream).goes_on = goes_on;
     if goes_on {
-        give(stream, Vec::new());
+        send_to_client(stream, Vec::new());
     }
 }
 
@@ -201,7 +201,7 @@ pub fn response_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool) {
     let came = world(stream).came.take().unwrap_or_default();
     world(stream).goes_on = status == BodyStatus::Continue;
     match status {
-        BodyStatus::Continue => give(stream, came),
+        BodyStatus::Continue => send_to_client(stream, came),
         BodyStatus::StopIterationAndBuffer => world(stream).kept_response.extend(came),
         BodyStatus::StopIterationNoBuffer => assert!(came.is_empty(), "bytes are lost"),
     }
@@ -218,11 +218,11 @@ pub fn response_trailers(stream: FilterPtr) {
     let goes_on = status == TrailersStatus::Continue;
     world(stream).goes_on = goes_on;
     if goes_on {
-        give(stream, Vec::new());
+        send_to_client(stream, Vec::new());
     }
 }
 
-fn tells_of_local_reply(stream: FilterPtr, status: u32) {
+fn notify_local_reply(stream: FilterPtr, status: u32) {
     // SAFETY: of that stream.
     unsafe {
         envoy_dynamic_module_on_http_filter_local_reply(
@@ -237,8 +237,8 @@ fn tells_of_local_reply(stream: FilterPtr, status: u32) {
 
 /// Responds for a node that cannot be reached: a local reply passes through the
 /// filters.
-pub fn node_fails(stream: FilterPtr, status: u32, text: Vec<u8>) {
-    tells_of_local_reply(stream, status);
+pub fn node_failure(stream: FilterPtr, status: u32, text: Vec<u8>) {
+    notify_local_reply(stream, status);
     if is_over(stream) {
         return;
     }
@@ -253,14 +253,14 @@ pub fn node_fails(stream: FilterPtr, status: u32, text: Vec<u8>) {
 /// Sends a local reply while a head is withheld, after it was sent, or for this
 /// filter.
 pub fn local_reply(stream: FilterPtr, status: u32) {
-    tells_of_local_reply(stream, status);
+    notify_local_reply(stream, status);
     if is_over(stream) {
         return;
     }
     let begun = world(stream).head.is_some();
     if begun {
         world(stream).was_broken = true;
-        return ends(stream);
+        return end_stream(stream);
     }
     let status = status.to_string();
     let mut world = world(stream);
@@ -268,7 +268,7 @@ pub fn local_reply(stream: FilterPtr, status: u32) {
     world.response = fields([(":status", &*status)]);
     world.response_ended = true;
     drop(world);
-    give(stream, Vec::new());
+    send_to_client(stream, Vec::new());
 }
 
 pub fn scheduled(stream: FilterPtr, event: u64) {
@@ -279,7 +279,7 @@ pub fn scheduled(stream: FilterPtr, event: u64) {
 }
 
 /// Marks the client as slow.
-pub fn falls_behind(stream: FilterPtr) {
+pub fn raise_high_watermark(stream: FilterPtr) {
     world(stream).is_behind = true;
     let filter = filter(stream);
     // SAFETY: of that stream.
@@ -291,7 +291,7 @@ pub fn falls_behind(stream: FilterPtr) {
 }
 
 /// Lets a slow client read. Returns whether it was slow.
-pub fn catches_up(stream: FilterPtr) -> bool {
+pub fn lower_watermark(stream: FilterPtr) -> bool {
     let was_behind = std::mem::take(&mut world(stream).is_behind);
     if was_behind {
         let filter = filter(stream);

@@ -3,8 +3,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use super::chance::Chance;
-use super::config::Main;
+use super::choices::Choices;
+use super::config::MainThread;
 use super::worker::Worker;
 use super::{round, streams, PAUSE};
 
@@ -22,7 +22,7 @@ fn every_stream_and_scheduler_ends_after_random_events() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut left = Vec::new();
     for seed in 1..=number("SSZIP_ROUNDS", 300) {
-        left.extend(round(&mut Chance::of_seed(seed)).left());
+        left.extend(round(&mut Choices::from_seed(seed)).remaining_events());
     }
     // pending deadlines and jobs without a stream still hold schedulers
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -55,21 +55,21 @@ fn workers_end_while_the_main_thread_replaces_their_filter() {
 }
 
 fn workers(seed: u64) {
-    let chance = &mut Chance::of_seed(seed);
-    let main = &Main::new(chance);
+    let chance = &mut Choices::from_seed(seed);
+    let main = &MainThread::new(chance);
     let going = &AtomicUsize::new(WORKERS as usize);
     scope(|scope| {
         for worker in 0..WORKERS {
             scope.spawn(move || {
                 let _leaves = Leaves(going);
-                let chance = &mut Chance::of_seed(seed * WORKERS + worker);
+                let chance = &mut Choices::from_seed(seed * WORKERS + worker);
                 let mut worker = Worker::new(20);
                 while worker.has_more() {
                     if !worker.step(chance, main) {
                         sleep(PAUSE);
                     }
                 }
-                worker.judge();
+                worker.check_responses();
             });
         }
         while going.load(Ordering::Acquire) > 0 {

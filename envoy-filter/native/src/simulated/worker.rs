@@ -4,9 +4,9 @@
 use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use super::chance::Chance;
-use super::config::Main;
-use super::course::Course;
+use super::choices::Choices;
+use super::config::MainThread;
+use super::stream_scenario::StreamScenario;
 
 /// Maximum number of concurrent streams.
 const AT_ONCE: usize = 6;
@@ -17,8 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Worker {
     /// Number of streams that have not begun.
     number: usize,
-    going: Vec<Course>,
-    over: Vec<Course>,
+    going: Vec<StreamScenario>,
+    over: Vec<StreamScenario>,
     deadline: Instant,
 }
 
@@ -37,10 +37,10 @@ impl Worker {
     }
 
     /// Performs the next event of a stream. Returns whether there was one.
-    pub fn step(&mut self, chance: &mut Chance<'_>, main: &Main) -> bool {
+    pub fn step(&mut self, chance: &mut Choices<'_>, main: &MainThread) -> bool {
         while self.number > 0 && self.going.len() < AT_ONCE {
             self.number -= 1;
-            self.going.push(Course::new(chance, main));
+            self.going.push(StreamScenario::new(chance, main));
         }
         assert!(Instant::now() < self.deadline, "a stream does not end");
         let at = chance.below(self.going.len());
@@ -52,13 +52,13 @@ impl Worker {
     }
 
     /// Asserts that all clients received the right responses.
-    pub fn judge(&self) {
-        self.over.iter().for_each(Course::judge);
+    pub fn check_responses(&self) {
+        self.over.iter().for_each(StreamScenario::check_response);
     }
 
     /// Events of the schedulers that are left, as long as there are any.
     #[cfg(test)]
-    pub fn left(&self) -> impl Iterator<Item = Weak<Mutex<Vec<u64>>>> + '_ {
-        self.over.iter().map(Course::left)
+    pub fn remaining_events(&self) -> impl Iterator<Item = Weak<Mutex<Vec<u64>>>> + '_ {
+        self.over.iter().map(StreamScenario::remaining_events)
     }
 }

@@ -13,8 +13,8 @@ use rustix::net::{
     connect, sendmsg, socket_with, AddressFamily, SendAncillaryBuffer, SendFlags, SocketAddrUnix,
     SocketFlags, SocketType,
 };
-use sszip_core::cache::link::{Link, Need};
-use sszip_core::cache::process::ownership::Owner;
+use sszip_core::cache::link::{ConnectionAction, Link};
+use sszip_core::cache::process::owner_client::OwnerClient;
 use sszip_core::cache::process::wake::Wake;
 
 use crate::abi::LogLevel;
@@ -39,10 +39,10 @@ const PIECES: usize = 16;
 /// socket.
 pub fn start(path: &str) -> Result<Arc<Link>, std::io::Error> {
     let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
-    let bell = Arc::new(Bell(eventfd(0, flags)?));
-    let link = Link::of_process(LONGEST).driven(Arc::clone(&bell) as Arc<dyn Wake>, 0);
+    let bell = Arc::new(LinkWaker(eventfd(0, flags)?));
+    let link = Link::for_process(LONGEST).with_driver(Arc::clone(&bell) as Arc<dyn Wake>, 0);
     let link = Arc::new(link);
-    let driver = Driver {
+    let driver = LinkDriver {
         link: Arc::clone(&link),
         bell,
         address: SocketAddrUnix::new(path)?,
@@ -53,26 +53,28 @@ pub fn start(path: &str) -> Result<Arc<Link>, std::io::Error> {
     };
     let thread = std::thread::Builder::new().name("sszip-link".into());
     thread.spawn(|| driver.run())?;
-    PROCESS.shared.join(Arc::clone(&link) as Arc<dyn Owner>);
+    PROCESS
+        .shared
+        .join(Arc::clone(&link) as Arc<dyn OwnerClient>);
     Ok(link)
 }
 
 /// Wakes the thread of the link.
 #[derive(Debug)]
-struct Bell(OwnedFd);
+struct LinkWaker(OwnedFd);
 
-impl Wake for Bell {
+impl Wake for LinkWaker {
     fn wake(&self, _id: usize) {
         // a counter that is full wakes the thread, too
         let _ = write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    fn forget(&self, _id: usize) {}
+    fn cancel(&self, _id: usize) {}
 }
 
-struct Driver {
+struct LinkDriver {
     link: Arc<Link>,
-    bell: Arc<Bell>,
+    bell: Arc<LinkWaker>,
     address: SocketAddrUnix,
     path: String,
     /// Connections by slot.
@@ -89,10 +91,10 @@ struct Connection {
     is_full: bool,
 }
 
-impl Driver {
+impl LinkDriver {
     fn run(mut self) {
         loop {
-            let turned = catch_unwind(AssertUnwindSafe(|| self.turn()));
+            let turned = catch_unwind(AssertUnwindSafe(|| self.poll_once()));
             if turned.is_err() {
                 let _ = catch_unwind(|| log(LogLevel::Error, "the link to the store has panicked"));
                 // limits the rate of repeated panics
@@ -103,13 +105,13 @@ impl Driver {
 
     /// Performs the actions of the link that are due, and waits for the next
     /// event.
-    fn turn(&mut self) {
-        while let Some(need) = self.link.need() {
+    fn poll_once(&mut self) {
+        while let Some(need) = self.link.next_action() {
             match need {
-                Need::Connect(slot) => self.connect(slot),
-                Need::Write(slot) => self.write(slot),
-                Need::Close(slot) => drop(self.take(slot)),
-                Need::Tick => self.tick(),
+                ConnectionAction::Connect(slot) => self.connect(slot),
+                ConnectionAction::Write(slot) => self.write(slot),
+                ConnectionAction::Close(slot) => drop(self.take(slot)),
+                ConnectionAction::Tick => self.tick(),
             }
         }
         for (slot, events) in self.wait() {
@@ -165,7 +167,7 @@ impl Driver {
         self.why_not = opened.as_ref().err().copied();
         // other errors mean that the owner is busy or unreachable
         if let Some(Errno::CONNREFUSED | Errno::NOENT) = self.why_not {
-            self.link.absent(&PROCESS.shared, now);
+            self.link.connection_refused(&PROCESS.shared, now);
         }
         let is_open = opened.is_ok();
         if self.connections.len() <= slot {
@@ -207,7 +209,7 @@ impl Driver {
                     connection.is_full = true;
                     return;
                 }
-                Err(_) => return self.lose(slot),
+                Err(_) => return self.connection_lost(slot),
             }
         }
     }
@@ -220,7 +222,7 @@ impl Driver {
             };
             let mut came = Err(Errno::CONNRESET);
             let mut is_all = false;
-            let has_room = self.link.room(slot, |room| {
+            let has_room = self.link.read_buffer(slot, |room| {
                 let most = room.len().min(AT_ONCE - total);
                 let room = &mut room[..most];
                 came = read(&connection.socket, &mut *room).map(|(came, _)| came.len());
@@ -233,7 +235,7 @@ impl Driver {
                     total += bytes;
                     filled(&self.link, slot, bytes);
                 }
-                _ => return self.lose(slot),
+                _ => return self.connection_lost(slot),
             }
             if is_all {
                 return;
@@ -245,7 +247,7 @@ impl Driver {
         self.connections.get_mut(slot)?.take()
     }
 
-    fn lose(&mut self, slot: usize) {
+    fn connection_lost(&mut self, slot: usize) {
         drop(self.take(slot));
         self.link.closed(&PROCESS.shared, slot, monotonic());
     }
@@ -276,5 +278,5 @@ fn send(socket: impl AsFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
 #[allow(unsafe_code)]
 fn filled(link: &Link, slot: usize, bytes: usize) {
     // SAFETY: the system wrote the bytes, and only this thread uses the buffer.
-    unsafe { link.filled(&PROCESS.shared, slot, bytes, monotonic()) };
+    unsafe { link.bytes_read(&PROCESS.shared, slot, bytes, monotonic()) };
 }

@@ -1,9 +1,9 @@
 //! The store that all filters of the process share: its choice, the link to its
 //! owner, and the owner itself, if it runs in this process.
 
-mod library;
 mod link;
 mod owner;
+mod owner_library;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,11 +11,11 @@ use std::thread::{self, ThreadId};
 
 use sszip_core::cache::link::Link;
 use sszip_core::config::files;
-use sszip_core::config::follows::Follows;
-use sszip_core::config::plan::Plan;
-use sszip_core::config::store::Store;
+use sszip_core::config::head_sources::HeadSourceList;
+use sszip_core::config::store::StoreSettings;
+use sszip_core::config::validated::ValidatedConfig;
 
-use self::library::Library;
+use self::owner_library::Library;
 
 static STATE: Mutex<State> = Mutex::new(State::new());
 
@@ -25,14 +25,14 @@ struct State {
     /// Socket of the owner and the link to it, after a filter has named one.
     link: Option<(String, Arc<Link>)>,
     /// Store that the owner in this process opens.
-    wanted: Option<Store>,
+    wanted: Option<StoreSettings>,
     /// Maximum length of an entry, in bytes.
     max_entry: u64,
     /// Head sources that filters and routes claim, from the lowest to the
     /// highest priority.
-    claims: Vec<Claim>,
+    claims: Vec<HeadSourceClaim>,
     /// Head sources that are followed: the result of all claims.
-    follows: Option<Follows>,
+    follows: Option<HeadSourceList>,
     library: Option<Library>,
     /// Number of filters that use the store of this process.
     users: usize,
@@ -40,29 +40,29 @@ struct State {
 
 /// Use of the owner in this process, which runs as long as there is one.
 #[derive(Debug)]
-pub struct Use(ThreadId);
+pub struct OwnerGuard(ThreadId);
 
 /// Lifetime of a filter or a route. One that is read later has a greater
 /// number.
 #[derive(Debug)]
-pub struct Life(u64);
+pub struct ConfigLifetime(u64);
 
 /// Head sources to follow while all `of` these exist: a filter, a route, or a
 /// route in a filter.
 #[derive(Debug)]
-struct Claim {
+struct HeadSourceClaim {
     /// Their lifetimes, the latest first. Claims have priority in this order,
     /// so that it does not depend on the order of requests.
     of: Vec<u64>,
-    follows: Follows,
+    follows: HeadSourceList,
 }
 
 /// Settings that the owner in this process is to have.
 #[derive(Clone, Debug)]
-struct Wanted {
-    store: Store,
+struct DesiredOwner {
+    store: StoreSettings,
     max_entry: u64,
-    follows: Follows,
+    follows: HeadSourceList,
 }
 
 /// Validates the store settings, also if Envoy only validates its
@@ -70,7 +70,7 @@ struct Wanted {
 ///
 /// # Errors
 /// Text of the error, with the accepted values.
-pub fn check(plan: &Plan) -> Result<(), String> {
+pub fn check(plan: &ValidatedConfig) -> Result<(), String> {
     match &plan.store {
         Some(store) if !store.folder.starts_with('/') => Err(format!(
             "\"cache_path\" has an invalid value \"{}\": it must begin with an absolute path",
@@ -84,7 +84,10 @@ pub fn check(plan: &Plan) -> Result<(), String> {
 ///
 /// # Errors
 /// The store is not available, or the process has another one.
-pub fn start(plan: &Plan, filter: &Life) -> Result<Option<Use>, String> {
+pub fn start(
+    plan: &ValidatedConfig,
+    filter: &ConfigLifetime,
+) -> Result<Option<OwnerGuard>, String> {
     let mut state = state();
     if let Some(socket) = plan.owner() {
         state.take(socket, plan)?;
@@ -97,16 +100,16 @@ pub fn start(plan: &Plan, filter: &Life) -> Result<Option<Use>, String> {
     state.users += 1;
     let is_first = state.users == 1;
     drop(state);
-    let used = Use(thread::current().id());
+    let used = OwnerGuard(thread::current().id());
     if is_first {
         owner::start(library).map_err(|error| format!("there is no store: {error}"))?;
-        self::state().tell();
+        self::state().apply_head_sources();
     }
     Ok(Some(used))
 }
 
 /// Claims head sources and a maximum entry length while all `of` these exist.
-pub fn claim(plan: &Plan, of: &[&Life]) {
+pub fn claim(plan: &ValidatedConfig, of: &[&ConfigLifetime]) {
     state().claim(plan, of);
 }
 
@@ -129,7 +132,7 @@ impl State {
     }
 
     /// Sets the store of the process, and links the process to its owner.
-    fn take(&mut self, socket: String, plan: &Plan) -> Result<(), String> {
+    fn take(&mut self, socket: String, plan: &ValidatedConfig) -> Result<(), String> {
         let store = plan.store.as_ref();
         if let Some((known, link)) = &self.link {
             return match *known == socket && self.wanted.as_ref() == store {
@@ -145,8 +148,9 @@ impl State {
             };
         }
         if let Some(store) = store {
-            files::take_folder(&store.folder).map_err(|error| format!("\"cache_path\" {error}"))?;
-            self.library = Some(Library::beside_module()?);
+            files::prepare_folder(&store.folder)
+                .map_err(|error| format!("\"cache_path\" {error}"))?;
+            self.library = Some(Library::load()?);
         }
         let link = link::start(&socket);
         let link = link.map_err(|error| format!("there is no link to a store: {error}"))?;
@@ -156,27 +160,27 @@ impl State {
         Ok(())
     }
 
-    fn claim(&mut self, plan: &Plan, of: &[&Life]) {
+    fn claim(&mut self, plan: &ValidatedConfig, of: &[&ConfigLifetime]) {
         if plan.follows.iter().next().is_some() {
             let mut of: Vec<_> = of.iter().map(|life| life.0).collect();
             of.sort_unstable_by(|one, other| other.cmp(one));
             let at = self.claims.partition_point(|claim| claim.of <= of);
             let follows = plan.follows.clone();
-            self.claims.insert(at, Claim { of, follows });
+            self.claims.insert(at, HeadSourceClaim { of, follows });
         }
         let is_longer = plan.max_entry() > self.max_entry;
         self.max_entry = self.max_entry.max(plan.max_entry());
-        self.renew(is_longer);
+        self.restart(is_longer);
     }
 
     fn ended(&mut self, life: u64) {
         self.claims.retain(|claim| !claim.of.contains(&life));
-        self.renew(false);
+        self.restart(false);
     }
 
     /// Updates the owner if it `is_changed`, or if its head sources changed.
-    fn renew(&mut self, is_changed: bool) {
-        let mut follows = Follows::default();
+    fn restart(&mut self, is_changed: bool) {
+        let mut follows = HeadSourceList::default();
         for claim in &self.claims {
             follows.replace_by(&claim.follows);
         }
@@ -184,19 +188,19 @@ impl State {
         let is_changed = is_changed || !known.is_same(&follows);
         *known = follows;
         if is_changed && self.users > 0 {
-            self.tell();
+            self.apply_head_sources();
         }
     }
 
     /// Passes the desired settings to the owner.
-    fn tell(&self) {
+    fn apply_head_sources(&self) {
         if let Some(wanted) = self.wanted() {
             owner::change(wanted);
         }
     }
 
-    fn wanted(&self) -> Option<Wanted> {
-        Some(Wanted {
+    fn wanted(&self) -> Option<DesiredOwner> {
+        Some(DesiredOwner {
             store: self.wanted.clone()?,
             max_entry: self.max_entry,
             follows: self.follows.clone().unwrap_or_default(),
@@ -204,20 +208,20 @@ impl State {
     }
 }
 
-impl Default for Life {
+impl Default for ConfigLifetime {
     fn default() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-impl Drop for Life {
+impl Drop for ConfigLifetime {
     fn drop(&mut self) {
         state().ended(self.0);
     }
 }
 
-impl Drop for Use {
+impl Drop for OwnerGuard {
     fn drop(&mut self) {
         let mut state = state();
         state.users -= 1;
@@ -239,7 +243,7 @@ impl Drop for Use {
 /// Ends an owner that no filter uses. It takes time, during which workers must
 /// not wait for the lock of [`State`].
 fn end_unused() {
-    owner::end_unless(|| state().users > 0);
+    owner::stop_unless_used(|| state().users > 0);
 }
 
 fn state() -> MutexGuard<'static, State> {
@@ -248,34 +252,34 @@ fn state() -> MutexGuard<'static, State> {
 
 #[cfg(test)]
 mod tests {
-    use sszip_core::config::follows::Named;
-    use sszip_core::config::plan::Plan;
-    use sszip_core::config::{Directives, Source};
+    use sszip_core::config::head_sources::NamespaceSource;
+    use sszip_core::config::validated::ValidatedConfig;
+    use sszip_core::config::{ConfigBlock, DirectiveLocation};
 
-    use super::{Life, State};
+    use super::{ConfigLifetime, State};
     use crate::config::PROCESS;
 
-    fn plan(node: &str) -> Plan {
-        let mut directives = Directives::default();
+    fn plan(node: &str) -> ValidatedConfig {
+        let mut directives = ConfigBlock::default();
         let at = "here";
-        let set = directives.set_at("cache_head", &[node.as_bytes()], Source { at });
+        let set = directives.set_at("cache_head", &[node.as_bytes()], DirectiveLocation { at });
         set.expect("it is right");
         let follows = directives.resolve(PROCESS.clone()).cache.follows;
-        let mut plan = Plan::default();
-        let added = plan.follows.add(&follows, Named::Always(b"main"));
+        let mut plan = ValidatedConfig::default();
+        let added = plan.follows.add(&follows, NamespaceSource::Fixed(b"main"));
         added.expect("it has a name");
         plan
     }
 
     fn followed(state: &State) -> Vec<&str> {
         let follows = state.follows.iter().flat_map(|follows| follows.iter());
-        follows.map(|(_, follow)| follow.place()).collect()
+        follows.map(|(_, follow)| follow.url_origin()).collect()
     }
 
     #[test]
     fn head_source_of_the_latest_configuration_is_followed() {
         let mut state = State::new();
-        let [filter, one, other, later] = [(); 4].map(|()| Life::default());
+        let [filter, one, other, later] = [(); 4].map(|()| ConfigLifetime::default());
         state.claim(&plan("http://filter"), &[&filter]);
         state.claim(&plan("http://other"), &[&filter, &other]);
         // the order of the claims is not the order of the requests

@@ -11,8 +11,8 @@
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use super::library::{Library, Settings};
-use super::Wanted;
+use super::owner_library::{Library, Settings};
+use super::DesiredOwner;
 
 /// Time to wait for further changes, in milliseconds: the filters of one
 /// configuration change the settings one after the other.
@@ -24,7 +24,7 @@ const RESTING: u64 = 3_600_000;
 static LIBRARY: OnceLock<Library> = OnceLock::new();
 
 /// Settings that are not passed to the owner yet.
-static WANTED: Mutex<Option<Wanted>> = Mutex::new(None);
+static WANTED: Mutex<Option<DesiredOwner>> = Mutex::new(None);
 static IS_CHANGED: Condvar = Condvar::new();
 
 /// No filter uses the owner. Locked while the library is called.
@@ -44,14 +44,14 @@ pub fn start(library: Library) -> Result<(), std::io::Error> {
 }
 
 /// Sets the settings of the owner.
-pub fn change(wanted: Wanted) {
+pub fn change(wanted: DesiredOwner) {
     *locked(&WANTED) = Some(wanted);
     IS_CHANGED.notify_one();
 }
 
 /// Ends the owner and stores the entries of its memory, unless a filter uses it
 /// again.
-pub fn end_unless(is_used: impl FnOnce() -> bool) {
+pub fn stop_unless_used(is_used: impl FnOnce() -> bool) {
     end(false, is_used);
 }
 
@@ -67,7 +67,7 @@ fn serve(library: Library) {
         if let Some(new) = new.map(|wanted| wanted.settings()) {
             let is_other = settings.as_ref().is_some_and(|known| *known != new);
             if is_other && !*rests && !library.exit(false) {
-                leave_behind();
+                detach_thread();
             }
             settings = Some(new);
         }
@@ -88,7 +88,7 @@ fn serve(library: Library) {
     }
 }
 
-impl Wanted {
+impl DesiredOwner {
     fn settings(&self) -> Settings {
         let store = &self.store;
         Settings {
@@ -133,13 +133,13 @@ fn end(is_over: bool, is_used: impl FnOnce() -> bool) {
     if is_over {
         at_once();
     }
-    leave_behind();
+    detach_thread();
 }
 
 /// Ends the process at once at its end, because threads still write to a slow
 /// disk: their objects must not be destroyed meanwhile. Entries that are not on
 /// disk by then are lost, as in a crash; no others are.
-fn leave_behind() {
+fn detach_thread() {
     // SAFETY: the module stays until the process ends.
     unsafe { libc::atexit(end_at_once) };
 }

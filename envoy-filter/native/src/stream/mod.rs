@@ -2,50 +2,50 @@
 //! executes the driver's steps. It makes no decisions.
 //!
 //! Some calls make Envoy call hooks at once, such as a response of the filter
-//! or a resumed stream. They are returned as an [`Act`] and performed after the
+//! or a resumed stream. They are returned as an [`StreamAction`] and performed after the
 //! exchange is released.
 
+mod encode_body;
 mod pipelined;
 mod purge;
 mod redirect;
 mod request;
 pub mod response;
-mod sending;
-mod streaming;
-mod telling;
+mod response_sender;
+mod status_request;
 
 use std::cell::Cell;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use sszip_core::cache::stale::Failure;
-use sszip_core::exchange::drive::{BodyLength, Driver, Job, Lack, Step};
+use sszip_core::cache::use_stale::UpstreamFailure;
+use sszip_core::exchange::drive::{BodyLength, Driver, FailureReason, Job, Step};
 use sszip_core::exchange::HeadEdit;
 use sszip_core::variable::Variable;
 
-use self::sending::Sending;
+use self::response_sender::BackpressuredResponse;
 use crate::abi::{BodyType, HeaderType};
-use crate::background::{OfStream, OnItsWay};
+use crate::background::{ForwardedRequest, StreamBackground};
 use crate::envoy::{Head, Scheduler, Stream};
 use crate::metrics::Metrics;
-use crate::wakes::{Waiting, WOKEN};
-use crate::{clock, pool, status, timers};
+use crate::wakeups::{Waiting, WOKEN};
+use crate::{clock, status, thread_pool, timers};
 
 /// An action that is performed after the exchange is released, since Envoy may
 /// end the stream meanwhile.
-pub enum Act {
+pub enum StreamAction {
     /// Continue the stream.
     Continue,
     /// Stop the stream until more of it arrives or another event occurs.
     Stop,
     /// Let Envoy buffer the request body until it is complete.
-    Keep,
+    Buffer,
     /// Send the driver's response, without a request to the upstream.
     Respond(Box<Driver>),
     /// Send the rest of the driver's response.
-    GoOn(Sending),
+    Resume(BackpressuredResponse),
     /// Respond with 502, since there is no response to send.
-    Fail(Lack),
+    Fail(FailureReason),
     /// Reset the stream, because its response cannot be completed.
     Reset(&'static str),
 }
@@ -60,7 +60,7 @@ pub enum Outcome {
     Keep,
     /// The filter's own response was started, with its rest if the client reads
     /// slowly; or the stream was reset.
-    Ended(Option<Sending>),
+    Ended(Option<BackpressuredResponse>),
 }
 
 /// State of a stream.
@@ -71,22 +71,22 @@ enum State {
     /// The request body is being buffered.
     Reading,
     /// A job processes the request.
-    Asking,
+    LookingUp,
     /// Another request fetches the response that the stream waits for.
     Waiting,
     /// A purge is in progress.
     Purging,
     /// A status request waits for the owner.
-    Telling,
+    ReportingStatus,
     /// The driver's response waits until the previous response of its
     /// connection is sent.
     Answering,
     /// The request was forwarded, and the response head is awaited.
     Forwarded,
     /// The response body is observed and passed on.
-    Showing,
+    Observing,
     /// The response head is withheld, and the body is buffered in the driver.
-    Holding,
+    Buffering,
     /// A job processes the response.
     Coding,
     /// The response body passes through the encoder.
@@ -120,15 +120,15 @@ pub struct Exchange {
     /// The deadline is set and has not passed.
     is_timed: bool,
     /// Slot into which a job is returned.
-    place: pool::Place,
+    place: thread_pool::CompletionTarget,
     /// Identity by which the stream is woken.
     waiting: Option<Waiting>,
     /// Output of the encoder that was not sent.
     written: Vec<u8>,
     /// Failure of the upstream, if the response is a local reply of Envoy.
-    local_reply: Option<Failure>,
+    local_reply: Option<UpstreamFailure>,
     /// Rest of the filter's own response, which waits for the client.
-    sending: Option<Sending>,
+    sending: Option<BackpressuredResponse>,
     /// The upstream sent trailers, and thereby its whole response.
     has_trailers: bool,
     /// Value of Envoy's redirect header when the request arrived, if it was an
@@ -142,16 +142,16 @@ pub struct Exchange {
     /// upstream request.
     own_fields: Vec<HeadEdit>,
     /// Background requests of the stream, if one may be needed.
-    background: Option<OfStream>,
+    background: Option<StreamBackground>,
     /// Forwarded request, from which the router's changes to its head are
     /// recorded.
-    on_its_way: Option<OnItsWay>,
+    on_its_way: Option<ForwardedRequest>,
 }
 
 impl Exchange {
     /// Creates the exchange of a new stream.
     pub fn new() -> Self {
-        let (driver, own_fields) = redirect::begun();
+        let (driver, own_fields) = redirect::stream_started();
         Self {
             state: State::Passing,
             announced: BodyLength::Unknown,
@@ -161,7 +161,7 @@ impl Exchange {
             scheduler: None,
             timer: 0,
             is_timed: false,
-            place: pool::Place::default(),
+            place: thread_pool::CompletionTarget::default(),
             waiting: None,
             written: Vec::new(),
             local_reply: None,
@@ -177,7 +177,7 @@ impl Exchange {
     }
 
     /// Sets the metrics in which the stream is counted.
-    pub fn counts_to(&mut self, metrics: &Arc<Metrics>) {
+    pub fn metrics_target(&mut self, metrics: &Arc<Metrics>) {
         self.metrics = Some(Arc::clone(metrics));
     }
 
@@ -186,7 +186,7 @@ impl Exchange {
         let Some(driver) = &mut self.driver else {
             return;
         };
-        note(stream, Some(driver));
+        set_dynamic_metadata(stream, Some(driver));
         self.count(stream);
     }
 
@@ -204,7 +204,7 @@ impl Exchange {
     /// Ends the exchange before its stream; if it was not finished, the client
     /// is gone.
     pub fn complete(&mut self, stream: Stream) {
-        if self.driver.is_none() || self.goes_on_elsewhere(stream) {
+        if self.driver.is_none() || self.continue_redirect(stream) {
             return;
         }
         let own = std::mem::take(&mut self.own_fields);
@@ -216,19 +216,20 @@ impl Exchange {
     }
 
     /// Drops the driver after a misuse; the stream continues without it.
-    fn give_up(&mut self) -> Act {
+    fn drop_driver(&mut self) -> StreamAction {
         self.state = State::Passing;
         self.forget();
-        Act::Continue
+        StreamAction::Continue
     }
 
     /// Handles a local reply of Envoy before it is sent.
-    pub fn local_reply(&mut self, stream: Stream, failure: Failure) {
+    pub fn local_reply(&mut self, stream: Stream, failure: UpstreamFailure) {
         self.local_reply = Some(failure);
-        if let (State::Holding | State::Streaming, Some(driver)) = (self.state, &mut self.driver) {
+        if let (State::Buffering | State::Streaming, Some(driver)) = (self.state, &mut self.driver)
+        {
             // the upstream's connection ended; the result of the abort does not
             // matter
-            let _ = driver.cut_short();
+            let _ = driver.abort();
             self.state = State::Passing;
             self.report(stream);
         }
@@ -238,7 +239,11 @@ impl Exchange {
     pub fn is_request(&self) -> bool {
         matches!(
             self.state,
-            State::Asking | State::Waiting | State::Purging | State::Telling | State::Answering
+            State::LookingUp
+                | State::Waiting
+                | State::Purging
+                | State::ReportingStatus
+                | State::Answering
         )
     }
 
@@ -250,72 +255,75 @@ impl Exchange {
 
     /// Handles an event. If Envoy does not let the stream resume (`can_go_on`),
     /// a deadline must wait until more of the stream arrives.
-    pub fn scheduled(&mut self, stream: Stream, event: u64, can_go_on: bool) -> Act {
+    pub fn scheduled(&mut self, stream: Stream, event: u64, can_go_on: bool) -> StreamAction {
         match event {
             DONE => self.done(stream),
-            WOKEN => self.woken(stream),
+            WOKEN => self.repeat_lookup(stream),
             ANSWER if self.state == State::Answering => self.answered(),
-            CAUGHT_UP => self.sending.take().map_or(Act::Stop, Act::GoOn),
+            CAUGHT_UP => self
+                .sending
+                .take()
+                .map_or(StreamAction::Stop, StreamAction::Resume),
             TRAILERS => self.ends_by_trailers(stream),
             timer if self.is_timed && timer == self.timer => {
                 self.is_timed = false;
                 match can_go_on {
                     true => self.due(stream),
-                    false => Act::Stop,
+                    false => StreamAction::Stop,
                 }
             }
-            _ => Act::Stop,
+            _ => StreamAction::Stop,
         }
     }
 
-    fn done(&mut self, stream: Stream) -> Act {
+    fn done(&mut self, stream: Stream) -> StreamAction {
         let job = self
             .place
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         let (Some(job), Some(driver)) = (job, &mut self.driver) else {
-            return Act::Stop;
+            return StreamAction::Stop;
         };
-        let step = driver.done(job);
+        let step = driver.job_done(job);
         match self.state {
-            State::Asking => self.looked_up(stream, step),
+            State::LookingUp => self.lookup_done(stream, step),
             State::Coding => self.ended(stream, step, BodyType::BufferedResponse),
-            _ => Act::Stop,
+            _ => StreamAction::Stop,
         }
     }
 
     /// Handles a deadline: sends the buffered body, or the output that the
     /// encoder retains.
-    fn due(&mut self, stream: Stream) -> Act {
+    fn due(&mut self, stream: Stream) -> StreamAction {
         let into = BodyType::BufferedResponse;
         match self.state {
-            State::Holding => match self.driver.as_mut().map(Driver::release) {
-                Some(Ok(Step::Await)) => Act::Stop,
+            State::Buffering => match self.driver.as_mut().map(Driver::end_buffering) {
+                Some(Ok(Step::Await)) => StreamAction::Stop,
                 Some(Ok(Step::SendThenPass)) => {
                     self.edit_head(stream);
                     self.append_body(stream, into);
-                    self.becomes(State::Showing);
-                    Act::Continue
+                    self.set_state(State::Observing);
+                    StreamAction::Continue
                 }
                 Some(Ok(Step::Stream)) => {
                     self.edit_head(stream);
-                    self.becomes(State::Streaming);
+                    self.set_state(State::Streaming);
                     self.flush(stream)
                 }
                 Some(Ok(step)) => self.fail(stream, &step),
-                _ => Act::Reset("sszip: a held body could not be released"),
+                _ => StreamAction::Reset("sszip: a held body could not be released"),
             },
             State::Streaming => self.flush(stream),
-            State::Waiting | State::Purging | State::Telling => self.woken(stream),
-            _ => Act::Stop,
+            State::Waiting | State::Purging | State::ReportingStatus => self.repeat_lookup(stream),
+            _ => StreamAction::Stop,
         }
     }
 
     /// Sets the driver's deadline, unless one is set: a buffered body's counts
     /// from its first byte, a stream's from the first byte that was not sent.
     fn set_timer(&mut self, stream: Stream) {
-        let due = self.driver.as_ref().and_then(Driver::next_timer);
+        let due = self.driver.as_ref().and_then(Driver::next_timeout_ms);
         if let (Some(ms), false) = (due, self.is_timed) {
             self.timer = TIMER | (self.timer + 1) & (TIMER - 1);
             let timer = self.timer;
@@ -324,7 +332,7 @@ impl Exchange {
     }
 
     /// Changes the state, and cancels the deadline of the previous one.
-    fn becomes(&mut self, state: State) {
+    fn set_state(&mut self, state: State) {
         self.state = state;
         self.is_timed = false;
     }
@@ -335,38 +343,38 @@ impl Exchange {
 
     fn run(&mut self, stream: Stream, job: Job) {
         let place = Arc::clone(&self.place);
-        pool::run(job, &place, self.scheduler(stream), DONE);
+        thread_pool::run(job, &place, self.scheduler(stream), DONE);
     }
 
-    fn fail(&mut self, stream: Stream, step: &Step) -> Act {
+    fn fail(&mut self, stream: Stream, step: &Step) -> StreamAction {
         self.state = State::Passing;
         self.report(stream);
         match step {
-            Step::Fail(lack) => Act::Fail(*lack),
-            _ => Act::Reset("sszip: nothing is known to be done"),
+            Step::Fail(lack) => StreamAction::Fail(*lack),
+            _ => StreamAction::Reset("sszip: nothing is known to be done"),
         }
     }
 
     /// Completes the response, if Envoy has all of it.
-    fn ends(&mut self, stream: Stream, is_last: bool) {
+    fn complete_response(&mut self, stream: Stream, is_last: bool) {
         if !is_last {
             return;
         }
         self.state = State::Passing;
         if let Some(driver) = &mut self.driver {
-            if let Some(job) = driver.sent(clock::monotonic()) {
-                pool::run_alone(job);
+            if let Some(job) = driver.response_sent(clock::monotonic()) {
+                thread_pool::run_detached(job);
             }
         }
-        pool::log_lines();
+        thread_pool::log_lines();
         self.report(stream);
         // Envoy has a copy, and the client may be slow
         self.forget();
     }
 
     fn forget(&mut self) {
-        if let Some(job) = self.driver.as_mut().and_then(Driver::last_job) {
-            pool::run_alone(job);
+        if let Some(job) = self.driver.as_mut().and_then(Driver::teardown_job) {
+            thread_pool::run_detached(job);
         }
         self.driver = None;
     }
@@ -374,19 +382,19 @@ impl Exchange {
     /// Resumes the filter's own response after the client has read. The event
     /// is deferred, because Envoy is about to notify other filters and must not
     /// find the stream ended.
-    pub fn caught_up(&mut self, stream: Stream) {
+    pub fn writable_again(&mut self, stream: Stream) {
         if self.sending.is_some() {
             self.scheduler(stream).commit(CAUGHT_UP);
         }
     }
 
     /// Keeps the rest of a response until the client reads again.
-    pub fn wait_for_client(&mut self, sending: Sending) {
+    pub fn wait_for_client(&mut self, sending: BackpressuredResponse) {
         self.sending = Some(sending);
     }
 
     /// Releases the exchange of a stream that has ended.
-    pub fn leave(&mut self) {
+    pub fn release(&mut self) {
         self.waiting = None;
         self.sending = None;
         self.forget();
@@ -396,28 +404,30 @@ impl Exchange {
     }
 }
 
-impl Act {
+impl StreamAction {
     /// Performs the action while the exchange is released. `is_behind`: the
     /// client reads slowly.
     pub fn perform(self, stream: Stream, is_behind: &Cell<bool>) -> Outcome {
         match self {
-            Act::Continue => return Outcome::Continue,
-            Act::Stop => return Outcome::Wait,
-            Act::Keep => return Outcome::Keep,
-            Act::Respond(driver) => {
-                let sending = Sending::begin(driver, stream);
-                return Outcome::Ended(sending.go_on(stream, is_behind));
+            StreamAction::Continue => return Outcome::Continue,
+            StreamAction::Stop => return Outcome::Wait,
+            StreamAction::Buffer => return Outcome::Keep,
+            StreamAction::Respond(driver) => {
+                let sending = BackpressuredResponse::begin(driver, stream);
+                return Outcome::Ended(sending.resume(stream, is_behind));
             }
-            Act::GoOn(sending) => return Outcome::Ended(sending.go_on(stream, is_behind)),
-            Act::Fail(lack) => stream.reply(502, "", lack.name()),
-            Act::Reset(why) => stream.reset(why),
+            StreamAction::Resume(sending) => {
+                return Outcome::Ended(sending.resume(stream, is_behind))
+            }
+            StreamAction::Fail(lack) => stream.reply(502, "", lack.name()),
+            StreamAction::Reset(why) => stream.reset(why),
         }
         Outcome::Ended(None)
     }
 }
 
 /// Sets the values that access logs show.
-fn note(stream: Stream, driver: Option<&Driver>) {
+fn set_dynamic_metadata(stream: Stream, driver: Option<&Driver>) {
     let exchange = driver.and_then(Driver::exchange);
     let said = Variable::ALL.map(|variable| {
         let name = variable.name();
@@ -425,7 +435,7 @@ fn note(stream: Stream, driver: Option<&Driver>) {
         (name, variable.text(exchange))
     });
     let said = said.iter();
-    stream.note(said.filter_map(|(name, text)| Some((*name, text.as_deref()?))));
+    stream.set_dynamic_metadata(said.filter_map(|(name, text)| Some((*name, text.as_deref()?))));
 }
 
 fn length(head: &Head) -> Option<u64> {

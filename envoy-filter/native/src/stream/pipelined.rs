@@ -9,7 +9,7 @@
 
 use std::cell::Cell;
 
-use super::{Act, Exchange, State, ANSWER};
+use super::{Exchange, State, StreamAction, ANSWER};
 use crate::envoy::Stream;
 
 /// Number of connections of a worker that are distinguished for certain.
@@ -29,27 +29,29 @@ fn replace(connection: u64, known: u64) -> u64 {
 impl Exchange {
     /// Records that a request arrived, to which the filter or the node will
     /// respond.
-    pub(super) fn comes(&mut self, stream: Stream) {
+    pub(super) fn request_arrived(&mut self, stream: Stream) {
         let connection = stream.connection();
         self.follows_unsent = replace(connection, connection) == connection && connection != 0;
         self.connection = connection;
     }
 
     /// Sends the driver's response, now or in an event of its own.
-    pub(super) fn answer(&mut self, stream: Stream) -> Act {
+    pub(super) fn answer(&mut self, stream: Stream) -> StreamAction {
         if self.follows_unsent && stream.protocol().starts_with(b"HTTP/1") {
             replace(self.connection, 0);
-            self.becomes(State::Answering);
+            self.set_state(State::Answering);
             self.scheduler(stream).commit(ANSWER);
-            return Act::Stop;
+            return StreamAction::Stop;
         }
         self.answered()
     }
 
     /// Sends the driver's response when its event arrives.
-    pub(super) fn answered(&mut self) -> Act {
-        self.becomes(State::Passing);
+    pub(super) fn answered(&mut self) -> StreamAction {
+        self.set_state(State::Passing);
         let driver = self.driver.take();
-        driver.map_or(Act::Continue, |driver| Act::Respond(Box::new(driver)))
+        driver.map_or(StreamAction::Continue, |driver| {
+            StreamAction::Respond(Box::new(driver))
+        })
     }
 }

@@ -4,41 +4,41 @@ use std::sync::Arc;
 
 use sszip_core::cache::process::wake::Waiter;
 use sszip_core::exchange::drive::{Driver, Step};
-use sszip_core::exchange::Purge;
+use sszip_core::exchange::PurgeRequest;
 
-use super::{note, Act, Exchange, State};
+use super::{set_dynamic_metadata, Exchange, State, StreamAction};
 use crate::abi::{HeaderType, LogLevel};
 use crate::clock;
 use crate::envoy::{log, Head, Stream};
-use crate::wakes::Waiting;
+use crate::wakeups::Waiting;
 
 impl Exchange {
     /// Starts the purge that the query selects, or continues it after a wakeup
     /// or a timeout.
-    pub(super) fn purge(&mut self, stream: Stream) -> Act {
+    pub(super) fn purge(&mut self, stream: Stream) -> StreamAction {
         let waiting = self.waiting.get_or_insert_with(Waiting::new);
-        waiting.looks_up();
+        waiting.begin_lookup();
         let waiter = waiting.waiter();
         let head = stream.head(HeaderType::Request);
         let query = query_of(&head);
         let method = head.get(":method").unwrap_or_default();
-        match self.ask_to_purge(method, query, waiter) {
+        match self.start_purge(method, query, waiter) {
             Some(Step::Wait) => {
                 let scheduler = Arc::clone(self.scheduler(stream));
                 if let Some(waiting) = &self.waiting {
                     waiting.wait(&scheduler);
                 }
-                self.becomes(State::Purging);
+                self.set_state(State::Purging);
                 self.set_timer(stream);
-                Act::Stop
+                StreamAction::Stop
             }
             Some(Step::Respond) => self.purged(stream, query),
-            _ => Act::Reset("sszip: a purge could not be asked for"),
+            _ => StreamAction::Reset("sszip: a purge could not be asked for"),
         }
     }
 
-    fn ask_to_purge(&mut self, method: &[u8], query: &[u8], waiter: Waiter) -> Option<Step> {
-        let purge = Purge {
+    fn start_purge(&mut self, method: &[u8], query: &[u8], waiter: Waiter) -> Option<Step> {
+        let purge = PurgeRequest {
             method,
             query,
             namespace: None,
@@ -48,11 +48,11 @@ impl Exchange {
         self.driver.as_mut()?.purge(&purge).ok()
     }
 
-    fn purged(&mut self, stream: Stream, query: &[u8]) -> Act {
+    fn purged(&mut self, stream: Stream, query: &[u8]) -> StreamAction {
         self.waiting = None;
         if let Some(driver) = &self.driver {
-            tell(query, driver);
-            note(stream, Some(driver));
+            respond_purge(query, driver);
+            set_dynamic_metadata(stream, Some(driver));
         }
         self.answer(stream)
     }
@@ -74,7 +74,7 @@ pub(super) fn query_of(head: &Head) -> &[u8] {
 }
 
 /// Logs what was purged; the access log shows the client.
-fn tell(query: &[u8], driver: &Driver) {
+fn respond_purge(query: &[u8], driver: &Driver) {
     let Some(exchange) = driver.exchange() else {
         return;
     };

@@ -24,7 +24,7 @@ thread_local! {
 
 /// Driver of a stream that continues another one, and the edits that restore
 /// the client's headers.
-pub(super) fn begun() -> (Option<Driver>, Vec<HeadEdit>) {
+pub(super) fn stream_started() -> (Option<Driver>, Vec<HeadEdit>) {
     let (driver, own_fields) = GOES_ON.take().unzip();
     (driver, own_fields.unwrap_or_default())
 }
@@ -42,7 +42,7 @@ impl Exchange {
 
     /// Whether a stream that ends is continued by another one, which then
     /// receives the driver.
-    pub(super) fn goes_on_elsewhere(&mut self, stream: Stream) -> bool {
+    pub(super) fn continue_redirect(&mut self, stream: Stream) -> bool {
         let head = stream.head(HeaderType::Request);
         let goes_on = self.state == State::Forwarded
             && self.driver.is_some()

@@ -2,41 +2,41 @@
 
 use std::sync::{Arc, Once};
 
-use sszip_core::config::upstreams::place_of;
-use sszip_core::exchange::drive::{BodyLength, Driver, Need, RequestBody, Step};
-use sszip_core::exchange::{Asked, RequestHead};
+use sszip_core::config::upstreams::route_destination;
+use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, RequiredBody, Step};
+use sszip_core::exchange::{LookupRequest, RequestHead};
 
-use super::{length, note, Act, Exchange, State};
+use super::{length, set_dynamic_metadata, Exchange, State, StreamAction};
 use crate::abi::{BodyType, HeaderType, LogLevel};
-use crate::background::OfStream;
+use crate::background::StreamBackground;
 use crate::clock;
-use crate::config::{Filter, Settings};
+use crate::config::{FilterSettings, RequestSettings};
 use crate::envoy::{log, Stream};
-use crate::wakes::Waiting;
+use crate::wakeups::Waiting;
 
 impl Exchange {
     /// Handles the request head.
     pub fn request_head(
         &mut self,
         stream: Stream,
-        settings: &Settings,
-        filter: &Filter,
+        settings: &RequestSettings,
+        filter: &FilterSettings,
         is_all: bool,
-    ) -> Act {
-        self.comes(stream);
+    ) -> StreamAction {
+        self.request_arrived(stream);
         let head = stream.head(HeaderType::Request);
         if self.is_redirected(&head) {
-            self.becomes(State::Forwarded);
-            return Act::Continue;
+            self.set_state(State::Forwarded);
+            return StreamAction::Continue;
         }
         if !settings.core.enable && !settings.purges && !settings.tells {
-            note(stream, None);
-            return Act::Continue;
+            set_dynamic_metadata(stream, None);
+            return StreamAction::Continue;
         }
         let host = head.get(":authority").map(|host| (&b"host"[..], host));
         let config = &settings.core;
         let has_ssz = config.ssz.enable;
-        let updates = config.caches() && config.cache.asks_anew();
+        let updates = config.caches() && config.cache.has_background_requests();
         let mut driver = Driver::new(Arc::clone(config));
         let said = driver.request_head(RequestHead {
             method: head.get(":method").unwrap_or_default(),
@@ -44,42 +44,44 @@ impl Exchange {
             fields: host.into_iter().chain(head.plain()),
         });
         if said.is_err() {
-            return Act::Continue;
+            return StreamAction::Continue;
         }
         if settings.purges || settings.tells {
             self.driver = Some(driver);
             return match settings.purges {
                 true => self.purge(stream),
-                false => self.tell_status(stream),
+                false => self.report_status(stream),
             };
         }
         if has_ssz {
-            driver.recall(&filter.learnt(stream.cluster()));
+            driver.load_node_capabilities(&filter.node_capabilities(stream.cluster()));
         }
         if has_ssz || updates {
-            self.background = Some(OfStream::new(&filter.background));
+            self.background = Some(StreamBackground::new(&filter.background));
         }
         let length = match (is_all, length(&head)) {
             (true, _) => BodyLength::Known(0),
             (_, Some(length)) => BodyLength::Known(length),
             _ => BodyLength::Unknown,
         };
-        let need = driver.need(length);
+        let need = driver.required_body(length);
         let expects_continue = driver.expects_continue();
         self.driver = Some(driver);
         match need {
-            Need::Nothing => self.forward(stream),
-            Need::LookUp => self.look_up(stream, Some(b"")),
-            Need::Body | Need::WholeBody if is_all => self.look_up(stream, Some(b"")),
-            // the upstream must first accept the body (`proxy_100_continue`)
-            Need::Body | Need::WholeBody if expects_continue => {
-                self.look_up_body(stream, RequestBody::Unread)
+            RequiredBody::Nothing => self.forward(stream),
+            RequiredBody::LookUp => self.look_up(stream, Some(b"")),
+            RequiredBody::Body | RequiredBody::WholeBody if is_all => {
+                self.look_up(stream, Some(b""))
             }
-            Need::Body | Need::WholeBody => {
+            // the upstream must first accept the body (`proxy_100_continue`)
+            RequiredBody::Body | RequiredBody::WholeBody if expects_continue => {
+                self.look_up_body(stream, RequestBody::AwaitsContinue)
+            }
+            RequiredBody::Body | RequiredBody::WholeBody => {
                 self.state = State::Reading;
                 self.announced = length;
-                match self.keep(stream, 0) {
-                    Act::Keep => Act::Stop,
+                match self.buffer_request(stream, 0) {
+                    StreamAction::Buffer => StreamAction::Stop,
                     act => act,
                 }
             }
@@ -88,21 +90,23 @@ impl Exchange {
 
     /// Handles a piece of the request body, after the pieces that Envoy
     /// buffers.
-    pub fn request_body(&mut self, stream: Stream, is_last: bool) -> Act {
+    pub fn request_body(&mut self, stream: Stream, is_last: bool) -> StreamAction {
         match self.state {
             State::Reading => {}
             // the piece is forwarded when the request continues
-            State::Asking | State::Waiting => return Act::Keep,
+            State::LookingUp | State::Waiting => return StreamAction::Buffer,
             // the rest of the body is not needed
-            _ if self.is_answered() || matches!(self.state, State::Purging | State::Telling) => {
+            _ if self.is_answered()
+                || matches!(self.state, State::Purging | State::ReportingStatus) =>
+            {
                 let came = stream.pieces(BodyType::ReceivedRequest).len();
                 stream.drain(BodyType::ReceivedRequest, came);
-                return Act::Stop;
+                return StreamAction::Stop;
             }
-            _ => return Act::Continue,
+            _ => return StreamAction::Continue,
         }
         let came = stream.pieces(BodyType::ReceivedRequest);
-        let kept = stream.kept(&came);
+        let kept = stream.buffered_body(&came);
         let length = (kept.len() + came.len()) as u64;
         // Envoy joins both parts if the stream continues now, and would reject
         // them
@@ -111,79 +115,81 @@ impl Exchange {
             let pieces: Vec<_> = kept.iter().chain(came.iter()).collect();
             return self.look_up_pieces(stream, &pieces);
         }
-        self.keep(stream, length)
+        self.buffer_request(stream, length)
     }
 
     /// Lets Envoy buffer the `came` bytes of the body, if the driver can
     /// reserve memory for them; otherwise the request is looked up without its
     /// body.
-    fn keep(&mut self, stream: Stream, came: u64) -> Act {
+    fn buffer_request(&mut self, stream: Stream, came: u64) -> StreamAction {
         let announced = self.announced;
         let driver = self.driver.as_mut();
-        match driver.and_then(|driver| driver.may_keep(came, announced)) {
+        match driver.and_then(|driver| driver.buffer_allowance(came, announced)) {
             Some(bytes) => {
                 stream.raise_buffer_limit(bytes);
-                Act::Keep
+                StreamAction::Buffer
             }
             None => self.look_up(stream, None),
         }
     }
 
     /// Handles the request trailers, which end the body.
-    pub fn request_trailers(&mut self, stream: Stream) -> Act {
+    pub fn request_trailers(&mut self, stream: Stream) -> StreamAction {
         match self.state {
             State::Reading => {
                 let kept = stream.pieces(BodyType::BufferedRequest);
                 let pieces: Vec<_> = kept.iter().collect();
                 self.look_up_pieces(stream, &pieces)
             }
-            State::Asking | State::Waiting | State::Purging | State::Telling => Act::Stop,
-            _ if self.is_answered() => Act::Stop,
-            _ => Act::Continue,
+            State::LookingUp | State::Waiting | State::Purging | State::ReportingStatus => {
+                StreamAction::Stop
+            }
+            _ if self.is_answered() => StreamAction::Stop,
+            _ => StreamAction::Continue,
         }
     }
 
     /// Looks up a request whose body is in several slices, as one piece.
-    pub(super) fn look_up_pieces(&mut self, stream: Stream, pieces: &[&[u8]]) -> Act {
+    pub(super) fn look_up_pieces(&mut self, stream: Stream, pieces: &[&[u8]]) -> StreamAction {
         match *pieces {
             [] => self.look_up(stream, Some(b"")),
             [one] => self.look_up(stream, Some(one)),
             _ => {
                 let driver = self.driver.as_mut();
-                let all = driver.and_then(|driver| driver.joined(pieces));
+                let all = driver.and_then(|driver| driver.copy_body(pieces));
                 self.look_up(stream, all.as_deref())
             }
         }
     }
 
     /// Looks up a request. `None`: the body could not be buffered.
-    pub(super) fn look_up(&mut self, stream: Stream, body: Option<&[u8]>) -> Act {
+    pub(super) fn look_up(&mut self, stream: Stream, body: Option<&[u8]>) -> StreamAction {
         self.look_up_body(stream, body.into())
     }
 
-    fn look_up_body(&mut self, stream: Stream, body: RequestBody<'_>) -> Act {
+    fn look_up_body(&mut self, stream: Stream, body: RequestBody<'_>) -> StreamAction {
         let updates = self.updates();
         let Some(driver) = &mut self.driver else {
-            return Act::Continue;
+            return StreamAction::Continue;
         };
         let (mut place, mut unnamed, mut local) = (Vec::new(), false, false);
         if let Some(exchange) = driver.exchange().filter(|it| it.config().caches()) {
-            self.waiting.get_or_insert_with(Waiting::new).looks_up();
+            self.waiting.get_or_insert_with(Waiting::new).begin_lookup();
             let cluster = stream.cluster();
             local = cluster.is_empty();
             if !local && exchange.config().cache.namespace.is_none() {
                 let route = stream.route();
                 unnamed = route.is_empty();
-                place = place_of(route, cluster);
+                place = route_destination(route, cluster);
             }
         }
         if unnamed {
-            warn_of_route(stream.cluster());
+            warn_unnamed_route(stream.cluster());
         }
         let head = stream.head(HeaderType::Request);
         let now = clock::monotonic();
-        let can_update = |it: &OfStream| it.can_update(stream, &head, now);
-        let lookup = Asked {
+        let can_update = |it: &StreamBackground| it.can_update(stream, &head, now);
+        let lookup = LookupRequest {
             place: &place,
             unnamed,
             local,
@@ -193,15 +199,15 @@ impl Exchange {
             now,
             coding_allowed: true,
             waiter: self.waiting.as_ref().map(Waiting::waiter),
-            ..Asked::default()
+            ..LookupRequest::default()
         };
-        match driver.look_up(body, lookup) {
-            Ok(step) => self.looked_up(stream, step),
-            Err(_) => self.give_up(),
+        match driver.lookup(body, lookup) {
+            Ok(step) => self.lookup_done(stream, step),
+            Err(_) => self.drop_driver(),
         }
     }
 
-    pub(super) fn looked_up(&mut self, stream: Stream, step: Step) -> Act {
+    pub(super) fn lookup_done(&mut self, stream: Stream, step: Step) -> StreamAction {
         if let Step::Wait = step {
             return self.wait(stream);
         }
@@ -218,51 +224,55 @@ impl Exchange {
                 self.update(stream);
                 self.answer(stream)
             }
-            Step::OffLoop(job) => {
-                self.state = State::Asking;
+            Step::RunJob(job) => {
+                self.state = State::LookingUp;
                 self.run(stream, job);
-                Act::Stop
+                StreamAction::Stop
             }
             step @ Step::Fail(_) => self.fail(stream, &step),
-            _ => self.give_up(),
+            _ => self.drop_driver(),
         }
     }
 
     /// Whether entries of the route may be updated in the background.
     fn updates(&self) -> bool {
         let exchange = self.driver.as_ref().and_then(Driver::exchange);
-        exchange.is_some_and(|it| it.config().caches() && it.config().cache.asks_anew())
+        exchange
+            .is_some_and(|it| it.config().caches() && it.config().cache.has_background_requests())
     }
 
     /// Starts a background update, if the driver requests one.
     fn update(&mut self, stream: Stream) {
-        let update = self.driver.as_mut().and_then(Driver::take_update);
+        let update = self
+            .driver
+            .as_mut()
+            .and_then(Driver::take_background_update);
         if let (Some(update), Some(background)) = (update, &self.background) {
             let came = stream.pieces(BodyType::ReceivedRequest);
-            let kept = stream.kept(&came);
+            let kept = stream.buffered_body(&came);
             let pieces: Vec<_> = kept.iter().chain(came.iter()).collect();
             background.update(update, stream, &pieces);
         }
     }
 
     /// Stops the stream until it is woken, or until the driver's timeout.
-    pub(super) fn wait(&mut self, stream: Stream) -> Act {
+    pub(super) fn wait(&mut self, stream: Stream) -> StreamAction {
         let scheduler = Arc::clone(self.scheduler(stream));
         if let Some(waiting) = &self.waiting {
             waiting.wait(&scheduler);
         }
-        self.becomes(State::Waiting);
+        self.set_state(State::Waiting);
         self.set_timer(stream);
-        Act::Keep
+        StreamAction::Buffer
     }
 
     /// Repeats the lookup of a woken stream.
-    pub(super) fn woken(&mut self, stream: Stream) -> Act {
+    pub(super) fn repeat_lookup(&mut self, stream: Stream) -> StreamAction {
         match self.state {
             State::Waiting => {}
             State::Purging => return self.purge(stream),
-            State::Telling => return self.tell_status(stream),
-            _ => return Act::Stop,
+            State::ReportingStatus => return self.report_status(stream),
+            _ => return StreamAction::Stop,
         }
         let kept = stream.pieces(BodyType::BufferedRequest);
         let pieces: Vec<_> = kept.iter().collect();
@@ -270,12 +280,12 @@ impl Exchange {
     }
 
     /// Forwards the request to the upstream.
-    pub(super) fn forward(&mut self, stream: Stream) -> Act {
+    pub(super) fn forward(&mut self, stream: Stream) -> StreamAction {
         if let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) {
             let edits = exchange.upstream_edits();
             if !edits.is_empty() {
                 let head = stream.head(HeaderType::Request);
-                self.own_fields = head.fields_of(edits);
+                self.own_fields = head.inverse_edits(edits);
                 stream.edit(HeaderType::Request, edits);
             }
             // clients do not send requests for a target that the core chose
@@ -284,8 +294,8 @@ impl Exchange {
                 self.on_its_way = background.and_then(|it| it.forwards(stream, clock::monotonic()));
             }
         }
-        self.becomes(State::Forwarded);
-        Act::Continue
+        self.set_state(State::Forwarded);
+        StreamAction::Continue
     }
 
     /// Replaces the body of the request, and its target if the core chose one.
@@ -298,7 +308,7 @@ impl Exchange {
             stream.set(HeaderType::Request, ":path", Some(target));
         }
         let came = stream.pieces(BodyType::ReceivedRequest);
-        let (kept, came) = (stream.kept(&came).len(), came.len());
+        let (kept, came) = (stream.buffered_body(&came).len(), came.len());
         let body = exchange.request_body();
         // in the hook for a body, append to the received bytes, otherwise to
         // the buffered ones
@@ -320,7 +330,7 @@ impl Exchange {
 }
 
 /// Logs a warning once: it is the same for all requests of a route.
-fn warn_of_route(cluster: &[u8]) {
+fn warn_unnamed_route(cluster: &[u8]) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
         let cluster = String::from_utf8_lossy(cluster);

@@ -1,14 +1,14 @@
 //! Response hooks of a stream.
 
-use sszip_core::cache::stale::Failure;
+use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{Driver, Step};
-use sszip_core::exchange::{Field, ResponseHead};
+use sszip_core::exchange::{Header, ResponseHead};
 use sszip_core::gzip::stream::Flush;
 
-use super::{length, number, Act, Exchange, State, TRAILERS};
+use super::{length, number, Exchange, State, StreamAction, TRAILERS};
 use crate::abi::{BodyType, HeaderType};
 use crate::envoy::{Head, Stream};
-use crate::{clock, pool};
+use crate::{clock, thread_pool};
 
 /// Header that a route may add with the value `%UPSTREAM_PROTOCOL%`, since
 /// Envoy does not report the upstream's protocol to filters. The filter removes
@@ -17,9 +17,9 @@ const PROTOCOL: &str = "sszip-upstream-protocol";
 
 impl Exchange {
     /// Handles the response head.
-    pub fn response_head(&mut self, stream: Stream, is_all: bool) -> Act {
+    pub fn response_head(&mut self, stream: Stream, is_all: bool) -> StreamAction {
         if let (None, State::Forwarded) = (self.local_reply, self.state) {
-            self.ask_of_node(stream);
+            self.observe_upstream_head(stream);
         }
         // the upstream has the request: its headers only serve access logs from
         // here on
@@ -32,27 +32,29 @@ impl Exchange {
             head = stream.head(HeaderType::Response);
         }
         if self.state != State::Forwarded {
-            return self.give_up();
+            return self.drop_driver();
         }
         let Some(driver) = &mut self.driver else {
-            return Act::Continue;
+            return StreamAction::Continue;
         };
         let now = clock::monotonic();
         let is_own = self.local_reply.is_some_and(|failure| {
-            !driver.fails(failure, now) && !driver.answers_without_node(failure)
+            !driver.upstream_failed(failure, now) && !driver.has_response_without_upstream(failure)
         });
         if is_own {
-            if self.local_reply != Some(Failure::Local) {
+            if self.local_reply != Some(UpstreamFailure::Local) {
                 self.count(stream);
             }
-            return self.give_up();
+            return self.drop_driver();
         }
         if let Some(elapsed) = self.since.map(|since| since.elapsed().as_micros()) {
-            driver.node_answered_after(u64::try_from(elapsed).unwrap_or(u64::MAX));
+            driver.record_upstream_latency(u64::try_from(elapsed).unwrap_or(u64::MAX));
         }
         let response = read(&head, is_delimited);
-        let failure = self.local_reply.unwrap_or(Failure::Status(response.status));
-        let step = match driver.node_head(response.clone(), failure, now) {
+        let failure = self
+            .local_reply
+            .unwrap_or(UpstreamFailure::Status(response.status));
+        let step = match driver.upstream_head(response.clone(), failure, now) {
             Ok(false) => driver.response_head(response),
             // a stored response replaces the upstream's
             Ok(true) => {
@@ -63,7 +65,7 @@ impl Exchange {
             Err(misuse) => Err(misuse),
         };
         let Ok(step) = step else {
-            return self.give_up();
+            return self.drop_driver();
         };
         match step {
             // the driver does not need the rest, and each piece of it would
@@ -71,24 +73,24 @@ impl Exchange {
             Step::Pass => {
                 self.edit_head(stream);
                 self.report(stream);
-                self.give_up()
+                self.drop_driver()
             }
-            Step::Show => {
+            Step::Observe => {
                 self.edit_head(stream);
-                self.becomes(State::Showing);
-                self.ends(stream, is_all);
-                Act::Continue
+                self.set_state(State::Observing);
+                self.complete_response(stream, is_all);
+                StreamAction::Continue
             }
             Step::Stream => {
                 self.edit_head(stream);
-                self.becomes(State::Streaming);
-                Act::Continue
+                self.set_state(State::Streaming);
+                StreamAction::Continue
             }
             // a body is added to a response without one
-            Step::Hold if is_all => self.end(stream, BodyType::BufferedResponse),
-            Step::Hold => {
-                self.state = State::Holding;
-                Act::Stop
+            Step::Buffer if is_all => self.end(stream, BodyType::BufferedResponse),
+            Step::Buffer => {
+                self.state = State::Buffering;
+                StreamAction::Stop
             }
             step => self.fail(stream, &step),
         }
@@ -96,14 +98,14 @@ impl Exchange {
 
     /// Starts probes of the node, and records the router's changes to the head,
     /// after the node responded to the request.
-    fn ask_of_node(&mut self, stream: Stream) {
+    fn observe_upstream_head(&mut self, stream: Stream) {
         let (Some(background), Some(driver)) = (&self.background, &mut self.driver) else {
             return;
         };
         let now = clock::monotonic();
-        while let Some(inquiry) = driver.take_inquiry(None, now) {
+        while let Some(inquiry) = driver.take_probe(None, now) {
             let head = stream.head(HeaderType::Request);
-            background.inquire(inquiry, stream.cluster(), &head);
+            background.start_probe(inquiry, stream.cluster(), &head);
         }
         if let Some(sent) = self.on_its_way.take() {
             background.forwarded(stream, sent, now);
@@ -121,38 +123,38 @@ impl Exchange {
     }
 
     /// Handles a piece of the response body.
-    pub fn response_body(&mut self, stream: Stream, is_last: bool) -> Act {
+    pub fn response_body(&mut self, stream: Stream, is_last: bool) -> StreamAction {
         let is_last = is_last || self.driver.is_some() && is_last_decompressed(stream);
         match self.state {
-            State::Showing => {
+            State::Observing => {
                 let pieces = stream.pieces(BodyType::ReceivedResponse);
                 if let Some(driver) = &mut self.driver {
                     for piece in pieces.iter() {
-                        see(driver, piece);
+                        observe_piece(driver, piece);
                         // the step of an observed piece does not matter
                         let _ = driver.piece(piece);
                     }
                 }
-                self.ends(stream, is_last);
-                Act::Continue
+                self.complete_response(stream, is_last);
+                StreamAction::Continue
             }
-            State::Holding => self.hold(stream, is_last),
+            State::Buffering => self.buffer_piece(stream, is_last),
             State::Streaming => self.send(stream, is_last),
-            State::Coding => Act::Stop,
-            _ => Act::Continue,
+            State::Coding => StreamAction::Stop,
+            _ => StreamAction::Continue,
         }
     }
 
-    pub(super) fn hold(&mut self, stream: Stream, is_last: bool) -> Act {
+    pub(super) fn buffer_piece(&mut self, stream: Stream, is_last: bool) -> StreamAction {
         let pieces = stream.pieces(BodyType::ReceivedResponse);
         if let Some(driver) = &mut self.driver {
-            pieces.iter().for_each(|piece| see(driver, piece));
+            pieces.iter().for_each(|piece| observe_piece(driver, piece));
         }
         let mut iter = pieces.iter();
         let mut taken = 0;
         while let Some(piece) = iter.next() {
             let Some(driver) = &mut self.driver else {
-                return Act::Continue;
+                return StreamAction::Continue;
             };
             match driver.piece(piece) {
                 Ok(Step::Await) => taken += piece.len(),
@@ -161,12 +163,14 @@ impl Exchange {
                 }
                 Ok(Step::Stream) => {
                     self.edit_head(stream);
-                    self.becomes(State::Streaming);
+                    self.set_state(State::Streaming);
                     let rest = [piece].into_iter().chain(iter);
                     return self.stream_pieces(stream, rest, pieces.len(), is_last);
                 }
                 Ok(step) => return self.fail(stream, &step),
-                Err(_) => return Act::Reset("sszip: a piece of a held body was not taken"),
+                Err(_) => {
+                    return StreamAction::Reset("sszip: a piece of a held body was not taken")
+                }
             }
         }
         stream.drain(BodyType::ReceivedResponse, pieces.len());
@@ -174,7 +178,7 @@ impl Exchange {
             return self.end(stream, BodyType::ReceivedResponse);
         }
         self.set_timer(stream);
-        Act::Stop
+        StreamAction::Stop
     }
 
     /// Sends the buffered body and the pieces that were not accepted, and
@@ -185,103 +189,106 @@ impl Exchange {
         taken: usize,
         rest: usize,
         is_last: bool,
-    ) -> Act {
+    ) -> StreamAction {
         self.edit_head(stream);
         stream.drain(BodyType::ReceivedResponse, taken);
         self.append_body(stream, BodyType::ReceivedResponse);
-        stream.turn(BodyType::ReceivedResponse, rest);
-        self.becomes(State::Showing);
-        self.ends(stream, is_last);
-        Act::Continue
+        stream.rotate_buffer(BodyType::ReceivedResponse, rest);
+        self.set_state(State::Observing);
+        self.complete_response(stream, is_last);
+        StreamAction::Continue
     }
 
     /// Appends the driver's body to a buffer of Envoy, which copies it.
     pub(super) fn append_body(&mut self, stream: Stream, into: BodyType) {
         if let Some(driver) = &mut self.driver {
-            driver.give_out(|piece| stream.append(into, piece));
+            driver.drain_body(|piece| stream.append(into, piece));
         }
     }
 
     /// Ends a body whose head is withheld, within the hook for its end.
-    pub(super) fn end(&mut self, stream: Stream, into: BodyType) -> Act {
+    pub(super) fn end(&mut self, stream: Stream, into: BodyType) -> StreamAction {
         let Some(driver) = &mut self.driver else {
-            return Act::Continue;
+            return StreamAction::Continue;
         };
         match driver.end() {
-            Ok(Step::OffLoop(job)) => {
-                self.becomes(State::Coding);
+            Ok(Step::RunJob(job)) => {
+                self.set_state(State::Coding);
                 self.run(stream, job);
-                Act::Stop
+                StreamAction::Stop
             }
             Ok(step) => self.ended(stream, step, into),
-            Err(_) => Act::Reset("sszip: a held body could not be ended"),
+            Err(_) => StreamAction::Reset("sszip: a held body could not be ended"),
         }
     }
 
     /// Sends the response of a body that has ended.
-    pub(super) fn ended(&mut self, stream: Stream, step: Step, into: BodyType) -> Act {
+    pub(super) fn ended(&mut self, stream: Stream, step: Step, into: BodyType) -> StreamAction {
         match step {
             Step::Send => {
                 self.edit_head(stream);
                 self.append_body(stream, into);
-                self.ends(stream, true);
-                Act::Continue
+                self.complete_response(stream, true);
+                StreamAction::Continue
             }
             Step::Stream => {
                 self.edit_head(stream);
-                self.becomes(State::Streaming);
+                self.set_state(State::Streaming);
                 if !self.encode(b"", Flush::Finish) {
-                    return Act::Reset("sszip: the encoder failed");
+                    return StreamAction::Reset("sszip: the encoder failed");
                 }
                 stream.append(into, &std::mem::take(&mut self.written));
-                self.ends(stream, true);
-                Act::Continue
+                self.complete_response(stream, true);
+                StreamAction::Continue
             }
             step => self.fail(stream, &step),
         }
     }
 
     /// Handles the response trailers, which end the body.
-    pub fn response_trailers(&mut self, stream: Stream) -> Act {
+    pub fn response_trailers(&mut self, stream: Stream) -> StreamAction {
         match self.state {
-            State::Holding | State::Streaming => {
+            State::Buffering | State::Streaming => {
                 // the head has to be sent before bytes are added here
                 self.has_trailers = true;
                 // a deadline must not send it without them
                 self.is_timed = false;
                 self.scheduler(stream).commit(TRAILERS);
-                Act::Stop
+                StreamAction::Stop
             }
-            State::Coding => Act::Stop,
-            State::Showing => {
-                self.ends(stream, true);
-                Act::Continue
+            State::Coding => StreamAction::Stop,
+            State::Observing => {
+                self.complete_response(stream, true);
+                StreamAction::Continue
             }
-            _ => Act::Continue,
+            _ => StreamAction::Continue,
         }
     }
 
-    pub(super) fn ends_by_trailers(&mut self, stream: Stream) -> Act {
+    pub(super) fn ends_by_trailers(&mut self, stream: Stream) -> StreamAction {
         match self.state {
-            State::Holding => self.end(stream, BodyType::BufferedResponse),
+            State::Buffering => self.end(stream, BodyType::BufferedResponse),
             State::Streaming => {
                 if !self.encode(b"", Flush::Finish) {
-                    return Act::Reset("sszip: the encoder failed");
+                    return StreamAction::Reset("sszip: the encoder failed");
                 }
                 stream.append(
                     BodyType::BufferedResponse,
                     &std::mem::take(&mut self.written),
                 );
-                self.ends(stream, true);
-                Act::Continue
+                self.complete_response(stream, true);
+                StreamAction::Continue
             }
-            _ => Act::Continue,
+            _ => StreamAction::Continue,
         }
     }
 }
 
 /// Reads a response head for the driver.
-pub fn read(head: &Head, delimited: bool) -> ResponseHead<impl Iterator<Item = Field<'_>> + Clone> {
+pub fn read(
+    head: &Head,
+    delimited: bool,
+) -> ResponseHead<impl Iterator<Item = Header<'_>> + Clone> {
     let status = head.get(":status").and_then(number).unwrap_or_default();
     ResponseHead {
         status: status as u16,
@@ -326,10 +333,10 @@ fn replace_head(stream: Stream, head: &Head, driver: &Driver) {
 }
 
 /// Passes a piece of the upstream's body to the driver.
-pub(super) fn see(driver: &mut Driver, piece: &[u8]) {
-    let job = driver.node_piece(Some(piece), piece.len() as u64, false, clock::monotonic());
+pub(super) fn observe_piece(driver: &mut Driver, piece: &[u8]) {
+    let job = driver.upstream_piece(Some(piece), piece.len() as u64, false, clock::monotonic());
     if let Some(job) = job {
-        pool::run_alone(job);
+        thread_pool::run_detached(job);
     }
 }
 

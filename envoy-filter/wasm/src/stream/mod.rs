@@ -1,27 +1,27 @@
 //! The exchange of one stream: passes the proxy's calls to the core's driver,
 //! and executes the driver's steps. It makes no decisions.
 
-mod pieces;
+mod body_pieces;
 mod purge;
 pub mod redirect;
 mod request;
 pub mod response;
-mod sending;
+mod response_sender;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use proxy_wasm::types::{Action, BufferType, MapType};
-use sszip_core::exchange::drive::{Driver, Lack, Step};
+use sszip_core::exchange::drive::{Driver, FailureReason, Step};
 use sszip_core::variable::Variable;
 
-use self::pieces::Pieces;
+use self::body_pieces::BodyPieces;
 use crate::abi::{self, Head, Side};
-use crate::root::Root;
-use crate::timers::Due;
+use crate::root::FilterRoot;
+use crate::timers::TimerKind;
 
 /// Action that a call of the proxy leads to.
-pub enum Act {
+pub enum StreamAction {
     /// Continue the stream.
     Continue,
     /// Stop the stream until more of it arrives or another event occurs.
@@ -29,7 +29,7 @@ pub enum Act {
     /// Send the driver's response in place of any other.
     Respond,
     /// Respond with 502, since there is no response to send.
-    Fail(Lack),
+    Fail(FailureReason),
     /// Reset the stream, because its response cannot be completed.
     Reset,
 }
@@ -60,7 +60,7 @@ enum State {
 /// A stream context as the SDK calls it.
 pub struct Handle {
     pub id: u32,
-    pub root: Rc<Root>,
+    pub root: Rc<FilterRoot>,
     exchange: Rc<RefCell<Exchange>>,
 }
 
@@ -68,7 +68,7 @@ pub struct Handle {
 #[derive(Debug)]
 pub struct Exchange {
     id: u32,
-    root: Rc<Root>,
+    root: Rc<FilterRoot>,
     state: State,
     driver: Option<Driver>,
     /// Number of the last deadline.
@@ -79,7 +79,7 @@ pub struct Exchange {
     body_length: usize,
     /// Pieces of a request body of unknown length: together with a long piece
     /// they would exceed the proxy's buffer limit.
-    taken: Pieces,
+    taken: BodyPieces,
     /// Piece that follows them, and is forwarded with the next one.
     rest: Vec<u8>,
     /// The proxy buffers the response body, up to its limit.
@@ -101,7 +101,7 @@ pub struct Exchange {
 
 impl Handle {
     /// Creates the exchange of a stream context.
-    pub fn new(id: u32, root: &Rc<Root>) -> Self {
+    pub fn new(id: u32, root: &Rc<FilterRoot>) -> Self {
         let exchange = Exchange {
             id,
             root: Rc::clone(root),
@@ -110,7 +110,7 @@ impl Handle {
             timer: 0,
             is_timed: false,
             body_length: 0,
-            taken: Pieces::default(),
+            taken: BodyPieces::default(),
             rest: Vec::new(),
             is_kept: false,
             is_paced: false,
@@ -122,19 +122,19 @@ impl Handle {
         };
         let exchange = Rc::new(RefCell::new(exchange));
         let root = Rc::clone(root);
-        root.knows(id, &exchange);
+        root.add_stream(id, &exchange);
         Self { id, root, exchange }
     }
 
     /// Runs a hook of the stream.
-    pub fn hook(&mut self, call: impl FnOnce(&mut Exchange) -> Act) -> Action {
-        self.root.calls(self.id, true);
+    pub fn hook(&mut self, call: impl FnOnce(&mut Exchange) -> StreamAction) -> Action {
+        self.root.set_called(self.id, true);
         let action = {
             let mut exchange = self.exchange.borrow_mut();
             let act = call(&mut exchange);
             exchange.perform(act)
         };
-        self.root.settle(self.id);
+        self.root.finish_call(self.id);
         action
     }
 
@@ -144,40 +144,40 @@ impl Handle {
         if exchange.state == State::Purging {
             purge::is_left();
         }
-        exchange.is_over();
-        exchange.leave_questions();
+        exchange.finish();
+        exchange.enqueue_probes();
     }
 
     /// Ends the stream.
     pub fn ended(&mut self) {
         let mut exchange = self.exchange.borrow_mut();
-        exchange.may_go_on();
-        exchange.becomes(State::Passing);
-        exchange.forget();
+        exchange.offer_driver();
+        exchange.set_state(State::Passing);
+        exchange.clear_driver();
         drop(exchange);
-        self.root.forget(self.id);
+        self.root.remove_stream(self.id);
     }
 }
 
 impl Exchange {
     /// Performs an action within a call for this stream, and returns the
     /// proxy's action.
-    fn perform(&mut self, act: Act) -> Action {
+    fn perform(&mut self, act: StreamAction) -> Action {
         match act {
-            Act::Continue => return Action::Continue,
-            Act::Stop => {}
-            Act::Respond => self.respond(),
-            Act::Fail(lack) => {
+            StreamAction::Continue => return Action::Continue,
+            StreamAction::Stop => {}
+            StreamAction::Respond => self.respond(),
+            StreamAction::Fail(lack) => {
                 let nothing = std::iter::empty();
                 abi::respond(502, nothing, b"", lack.name());
             }
-            Act::Reset => abi::reset(),
+            StreamAction::Reset => abi::reset(),
         }
         Action::Pause
     }
 
     /// Performs an action within a call for another context.
-    fn perform_later(&mut self, side: Side, act: Act) {
+    fn perform_later(&mut self, side: Side, act: StreamAction) {
         if let Action::Continue = self.perform(act) {
             abi::resume(side);
         }
@@ -188,46 +188,46 @@ impl Exchange {
         let Some(driver) = &mut self.driver else {
             return;
         };
-        note(Some(driver));
+        set_dynamic_metadata(Some(driver));
         self.count();
     }
 
     fn count(&mut self) {
-        let tally = self.driver.as_mut().and_then(|driver| driver.tally(None));
+        let tally = self.driver.as_mut().and_then(|driver| driver.metrics(None));
         if let Some(tally) = tally {
             self.root.metrics.count(&tally);
         }
     }
 
     /// Drops the driver after a misuse; the stream continues without it.
-    fn give_up(&mut self) -> Act {
-        self.becomes(State::Passing);
-        self.forget();
-        Act::Continue
+    fn drop_driver(&mut self) -> StreamAction {
+        self.set_state(State::Passing);
+        self.clear_driver();
+        StreamAction::Continue
     }
 
-    fn fail(&mut self, step: &Step) -> Act {
-        self.becomes(State::Passing);
+    fn fail(&mut self, step: &Step) -> StreamAction {
+        self.set_state(State::Passing);
         self.report();
         match step {
-            Step::Fail(lack) => Act::Fail(*lack),
-            _ => Act::Reset,
+            Step::Fail(lack) => StreamAction::Fail(*lack),
+            _ => StreamAction::Reset,
         }
     }
 
-    fn forget(&mut self) {
+    fn clear_driver(&mut self) {
         self.driver = None;
     }
 
     /// Changes the state, and cancels the deadline of the previous one.
-    fn becomes(&mut self, state: State) {
+    fn set_state(&mut self, state: State) {
         self.state = state;
         self.is_timed = false;
     }
 
     /// Sets the driver's deadline, unless one is set.
     fn set_timer(&mut self) {
-        let due = self.driver.as_ref().and_then(Driver::next_timer);
+        let due = self.driver.as_ref().and_then(Driver::next_timeout_ms);
         if let Some(milliseconds) = due {
             self.set_timer_to(milliseconds);
         }
@@ -237,14 +237,14 @@ impl Exchange {
         if !self.is_timed {
             self.timer += 1;
             self.is_timed = true;
-            let kind = Due::Stream(self.id, self.timer);
+            let kind = TimerKind::Stream(self.id, self.timer);
             self.root.set_timer(kind, milliseconds);
         }
     }
 
     /// Schedules a wakeup of a stream within its own hook, which must return
     /// first.
-    pub fn wakes_soon(&mut self) {
+    pub fn has_wakeup_pending(&mut self) {
         self.is_timed = false;
         self.set_timer_to(1);
     }
@@ -265,47 +265,47 @@ impl Exchange {
     }
 
     /// Enqueues the probes, now that the head of the upstream request is final.
-    fn leave_questions(&mut self) {
+    fn enqueue_probes(&mut self) {
         for question in self.questions.drain(..) {
             if self.root.questions.has_room() {
-                let head = Head::of(MapType::HttpRequestHeaders);
+                let head = Head::from_proxy(MapType::HttpRequestHeaders);
                 let cluster = abi::property(CLUSTER);
-                self.root.questions.leave(question, cluster, &head);
+                self.root.questions.enqueue(question, cluster, &head);
             }
         }
     }
 
     /// Ends the exchange: a response that was buffered or streaming is
     /// truncated.
-    fn is_over(&mut self) {
+    fn finish(&mut self) {
         if let (State::Holding | State::Streaming, Some(driver)) = (self.state, &mut self.driver) {
             // the result of the abort does not matter
-            let _ = driver.cut_short();
-            self.becomes(State::Passing);
+            let _ = driver.abort();
+            self.set_state(State::Passing);
         }
         self.report();
     }
 
     /// Completes the response, if the proxy has all of it.
-    fn ends(&mut self, is_last: bool) {
+    fn complete_response(&mut self, is_last: bool) {
         if !is_last {
             return;
         }
-        self.becomes(State::Passing);
+        self.set_state(State::Passing);
         if let Some(driver) = &mut self.driver {
-            let job = driver.sent(abi::monotonic());
+            let job = driver.response_sent(abi::monotonic());
             self.root.run(job);
             self.root.log_lines();
-            self.root.stir();
+            self.root.schedule_callouts();
         }
         self.report();
-        self.forget();
+        self.clear_driver();
     }
 }
 
 /// Sets the values that access logs show:
 /// `%FILTER_STATE(wasm.sszip.mode:PLAIN)%`.
-fn note(driver: Option<&Driver>) {
+fn set_dynamic_metadata(driver: Option<&Driver>) {
     let exchange = driver.and_then(Driver::exchange);
     for variable in Variable::ALL {
         if let Some(text) = variable.text(exchange) {

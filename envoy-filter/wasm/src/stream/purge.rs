@@ -2,18 +2,18 @@
 
 use proxy_wasm::types::MapType;
 use sszip_core::exchange::drive::{Driver, Step};
-use sszip_core::exchange::Purge;
+use sszip_core::exchange::PurgeRequest;
 
-use super::{note, Act, Exchange, State};
+use super::{set_dynamic_metadata, Exchange, State, StreamAction};
 use crate::abi::{self, Head, Level};
 
 impl Exchange {
     /// Starts the purge that the query selects, or continues it after a wakeup
     /// or a timeout.
-    pub(super) fn purge(&mut self) -> Act {
-        let head = Head::of(MapType::HttpRequestHeaders);
+    pub(super) fn purge(&mut self) -> StreamAction {
+        let head = Head::from_proxy(MapType::HttpRequestHeaders);
         let query = query_of(&head);
-        let purge = Purge {
+        let purge = PurgeRequest {
             method: head.get(":method").unwrap_or_default(),
             query,
             namespace: None,
@@ -23,19 +23,19 @@ impl Exchange {
         let step = self.driver.as_mut().map(|driver| driver.purge(&purge));
         match step {
             Some(Ok(Step::Wait)) => {
-                self.becomes(State::Purging);
+                self.set_state(State::Purging);
                 self.set_timer();
-                self.root.call(self.id);
-                Act::Stop
+                self.root.send_owner_requests(self.id);
+                StreamAction::Stop
             }
             Some(Ok(Step::Respond)) => {
                 if let Some(driver) = &self.driver {
-                    tell(query, driver);
-                    note(Some(driver));
+                    respond_purge(query, driver);
+                    set_dynamic_metadata(Some(driver));
                 }
-                Act::Respond
+                StreamAction::Respond
             }
-            _ => Act::Reset,
+            _ => StreamAction::Reset,
         }
     }
 }
@@ -49,14 +49,14 @@ fn query_of(head: &Head) -> &[u8] {
 /// Logs that the client closed its connection before the response. The owner
 /// continues the purge.
 pub fn is_left() {
-    let head = Head::of(MapType::HttpRequestHeaders);
+    let head = Head::from_proxy(MapType::HttpRequestHeaders);
     let query = query_of(&head).escape_ascii();
     let line = format!("purge of \"{query}\": its client has gone before it was answered");
     abi::log(Level::Warn, &line);
 }
 
 /// Logs what was purged; the access log shows the client.
-fn tell(query: &[u8], driver: &Driver) {
+fn respond_purge(query: &[u8], driver: &Driver) {
     let Some(exchange) = driver.exchange() else {
         return;
     };

@@ -13,7 +13,7 @@ use sszip_core::exchange::drive::Driver;
 
 use super::{Exchange, State};
 use crate::abi::{self, Head};
-use crate::timers::Due;
+use crate::timers::TimerKind;
 
 /// Header that the proxy sets when it follows a redirect; clients may send it,
 /// too.
@@ -31,8 +31,8 @@ pub fn forget() {
 
 impl Exchange {
     /// Marks the request as forwarded.
-    pub(super) fn is_sent(&self) {
-        abi::note(abi::OF_REQUEST, &self.id.to_le_bytes());
+    pub(super) fn mark_forwarded(&self) {
+        abi::note(abi::REQUEST_PROPERTY, &self.id.to_le_bytes());
     }
 
     /// Whether the request continues one that was redirected; it then has its
@@ -42,22 +42,22 @@ impl Exchange {
         let (Some((id, driver)), Some(_)) = (ended, head.get(FROM)) else {
             return false;
         };
-        if abi::property(abi::OF_REQUEST) != id.to_le_bytes() {
+        if abi::property(abi::REQUEST_PROPERTY) != id.to_le_bytes() {
             return false;
         }
         self.driver = Some(driver);
-        self.is_sent();
-        self.becomes(State::Forwarded);
+        self.mark_forwarded();
+        self.set_state(State::Forwarded);
         true
     }
 
     /// Offers the driver of a stream that ends: a stream that continues it
     /// begins before any other event.
-    pub(super) fn may_go_on(&mut self) {
+    pub(super) fn offer_driver(&mut self) {
         if self.state == State::Forwarded {
             if let Some(driver) = self.driver.take() {
                 GOES_ON.set(Some((self.id, driver)));
-                self.root.set_timer(Due::Forgotten, 1);
+                self.root.set_timer(TimerKind::Canceled, 1);
             }
         }
     }

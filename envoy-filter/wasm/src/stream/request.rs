@@ -3,31 +3,33 @@
 use std::cell::Cell;
 
 use proxy_wasm::types::MapType;
-use sszip_core::config::upstreams::place_of;
-use sszip_core::exchange::drive::{BodyLength, Driver, Lack, Need, RequestBody, Step};
-use sszip_core::exchange::{Asked, RequestHead};
+use sszip_core::config::upstreams::route_destination;
+use sszip_core::exchange::drive::{
+    BodyLength, Driver, FailureReason, RequestBody, RequiredBody, Step,
+};
+use sszip_core::exchange::{LookupRequest, RequestHead};
 
-use super::{note, Act, Exchange, State, CLUSTER, REQUEST};
+use super::{set_dynamic_metadata, Exchange, State, StreamAction, CLUSTER, REQUEST};
 use crate::abi::{self, Head, Level, Side};
 
 const HEAD: MapType = MapType::HttpRequestHeaders;
 
 impl Exchange {
     /// Handles the request head.
-    pub fn request_head(&mut self, is_all: bool) -> Act {
+    pub fn request_head(&mut self, is_all: bool) -> StreamAction {
         let root = std::rc::Rc::clone(&self.root);
         let Some(filter) = root.filter() else {
-            return Act::Continue;
+            return StreamAction::Continue;
         };
-        let head = Head::of(HEAD);
+        let head = Head::from_proxy(HEAD);
         if self.is_redirected(&head) {
-            return Act::Continue;
+            return StreamAction::Continue;
         }
-        let settings = filter.of_request();
+        let settings = filter.for_request();
         let settings = settings.filter(|it| it.core.enable || it.purges);
         let Some(settings) = settings else {
-            note(None);
-            return Act::Continue;
+            set_dynamic_metadata(None);
+            return StreamAction::Continue;
         };
         let host = head.get(":authority").map(|host| (&b"host"[..], host));
         let mut driver = Driver::new(std::sync::Arc::clone(&settings.core));
@@ -37,32 +39,32 @@ impl Exchange {
             fields: host.into_iter().chain(head.plain()),
         });
         if said.is_err() {
-            return Act::Continue;
+            return StreamAction::Continue;
         }
         if settings.purges {
             self.driver = Some(driver);
             return self.purge();
         }
         if settings.core.ssz.enable {
-            driver.recall(&filter.learnt(abi::property(CLUSTER)));
+            driver.load_node_capabilities(&filter.node_capabilities(abi::property(CLUSTER)));
         }
         let length = match (is_all, head.length()) {
             (true, _) => BodyLength::Known(0),
             (_, Some(length)) => BodyLength::Known(length),
             _ => BodyLength::Unknown,
         };
-        let need = driver.need(length);
+        let need = driver.required_body(length);
         let expects_continue = driver.expects_continue();
         self.driver = Some(driver);
         match need {
-            Need::Nothing => self.forward(),
-            Need::LookUp => self.look_up(Some(b"")),
-            Need::Body | Need::WholeBody if is_all => self.look_up(Some(b"")),
+            RequiredBody::Nothing => self.forward(),
+            RequiredBody::LookUp => self.look_up(Some(b"")),
+            RequiredBody::Body | RequiredBody::WholeBody if is_all => self.look_up(Some(b"")),
             // the upstream must first accept the body (`proxy_100_continue`)
-            Need::Body | Need::WholeBody if expects_continue => {
-                self.look_up_body(RequestBody::Unread)
+            RequiredBody::Body | RequiredBody::WholeBody if expects_continue => {
+                self.look_up_body(RequestBody::AwaitsContinue)
             }
-            Need::Body | Need::WholeBody => {
+            RequiredBody::Body | RequiredBody::WholeBody => {
                 let limit = filter.buffer_limit();
                 match length {
                     BodyLength::Known(length) if length > limit => {
@@ -71,7 +73,7 @@ impl Exchange {
                     }
                     _ => {
                         self.state = State::Reading;
-                        Act::Stop
+                        StreamAction::Stop
                     }
                 }
             }
@@ -80,30 +82,30 @@ impl Exchange {
 
     fn is_too_long(&mut self, length: u64, limit: u64) -> bool {
         let driver = self.driver.as_mut();
-        driver.is_some_and(|driver| driver.is_too_long(length, limit))
+        driver.is_some_and(|driver| driver.exceeds_body_limit(length, limit))
     }
 
     /// Handles the request body, whose first `length` bytes have arrived,
     /// buffered bytes included.
-    pub fn request_body(&mut self, length: usize, is_last: bool) -> Act {
+    pub fn request_body(&mut self, length: usize, is_last: bool) -> StreamAction {
         match self.state {
             State::Reading => {}
-            State::Waiting | State::Purging => return Act::Stop,
+            State::Waiting | State::Purging => return StreamAction::Stop,
             _ => {
                 if !self.rest.is_empty() {
                     abi::prepend(REQUEST, &std::mem::take(&mut self.rest));
                 }
-                return Act::Continue;
+                return StreamAction::Continue;
             }
         }
         if is_last {
-            return self.all_came(length);
+            return self.finish_body(length);
         }
-        match Head::of(HEAD).length() {
+        match Head::from_proxy(HEAD).length() {
             Some(announced) => {
                 self.body_length = length;
                 match self.may_keep(length, BodyLength::Known(announced)) {
-                    true => Act::Stop,
+                    true => StreamAction::Stop,
                     false => self.look_up(None),
                 }
             }
@@ -114,12 +116,12 @@ impl Exchange {
     /// Whether the driver can reserve memory for the bytes that have arrived.
     fn may_keep(&mut self, came: usize, length: BodyLength) -> bool {
         let driver = self.driver.as_mut();
-        driver.is_some_and(|driver| driver.may_keep(came as u64, length).is_some())
+        driver.is_some_and(|driver| driver.buffer_allowance(came as u64, length).is_some())
     }
 
     /// Takes a piece of a body of unknown length. The next piece may be as long
     /// as the proxy's buffer limit, so that the proxy must not buffer this one.
-    fn take(&mut self, length: usize) -> Act {
+    fn take(&mut self, length: usize) -> StreamAction {
         let limit = self.root.filter().map_or(0, |it| it.buffer_limit());
         let came = self.taken.length() + length;
         let is_too_long =
@@ -130,34 +132,34 @@ impl Exchange {
         let piece = abi::buffer(REQUEST, length).filter(|piece| piece.len() == length);
         let Some(piece) = piece.filter(|_| self.taken.has_room()) else {
             // memory is exhausted
-            self.taken.give_back();
+            self.taken.restore_to_proxy();
             return self.look_up(None);
         };
         abi::replace_buffer(REQUEST, b"");
         if is_too_long {
-            self.taken.give_back();
+            self.taken.restore_to_proxy();
             self.rest = piece;
             return self.look_up(None);
         }
         self.taken.push(piece);
-        Act::Stop
+        StreamAction::Stop
     }
 
     /// Completes the body, whose last `length` bytes are in the proxy's buffer.
-    fn all_came(&mut self, length: usize) -> Act {
+    fn finish_body(&mut self, length: usize) -> StreamAction {
         self.body_length = length + self.taken.length();
-        if !self.taken.give_back() {
-            return Act::Reset;
+        if !self.taken.restore_to_proxy() {
+            return StreamAction::Reset;
         }
-        self.body_came()
+        self.body_buffered()
     }
 
-    fn body_came(&mut self) -> Act {
+    fn body_buffered(&mut self) -> StreamAction {
         let length = self.body_length;
         let has_room = self
             .driver
             .as_mut()
-            .is_some_and(|driver| driver.take_room(length));
+            .is_some_and(|driver| driver.reserve_body_copy(length));
         match has_room {
             true => self.look_up(abi::buffer(REQUEST, length).as_deref()),
             false => self.look_up(None),
@@ -165,7 +167,7 @@ impl Exchange {
     }
 
     /// Handles the request trailers, which end the body.
-    pub fn request_trailers(&mut self) -> Act {
+    pub fn request_trailers(&mut self) -> StreamAction {
         match self.state {
             State::Reading => {
                 // the proxy has the bytes that the filter let it buffer
@@ -173,23 +175,23 @@ impl Exchange {
                     0 => self.body_length,
                     _ => 0,
                 };
-                self.all_came(kept)
+                self.finish_body(kept)
             }
-            State::Waiting | State::Purging => Act::Stop,
+            State::Waiting | State::Purging => StreamAction::Stop,
             // the proxy has no buffer for the rest any more
-            _ if !self.rest.is_empty() => Act::Reset,
-            _ => Act::Continue,
+            _ if !self.rest.is_empty() => StreamAction::Reset,
+            _ => StreamAction::Continue,
         }
     }
 
     /// Looks up a request. `None`: the body could not be buffered.
-    fn look_up(&mut self, body: Option<&[u8]>) -> Act {
+    fn look_up(&mut self, body: Option<&[u8]>) -> StreamAction {
         self.look_up_body(body.into())
     }
 
-    fn look_up_body(&mut self, body: RequestBody<'_>) -> Act {
+    fn look_up_body(&mut self, body: RequestBody<'_>) -> StreamAction {
         let Some(driver) = &mut self.driver else {
-            return Act::Continue;
+            return StreamAction::Continue;
         };
         let (mut place, mut unnamed, mut local) = (Vec::new(), false, false);
         let caches = driver.exchange().is_some_and(|it| it.config().caches());
@@ -203,14 +205,14 @@ impl Exchange {
             if !local && !is_named(driver) {
                 let route = abi::property(ROUTE);
                 unnamed = route.is_empty();
-                place = place_of(&route, &cluster);
+                place = route_destination(&route, &cluster);
                 if unnamed {
                     warn_of_route(&cluster);
                 }
             }
         }
-        let head = Head::of(HEAD);
-        let lookup = Asked {
+        let head = Head::from_proxy(HEAD);
+        let lookup = LookupRequest {
             place: &place,
             unnamed,
             local,
@@ -220,61 +222,61 @@ impl Exchange {
             now: abi::monotonic(),
             coding_allowed: true,
             waiter: caches.then(|| self.root.waiter(self.id)),
-            ..Asked::default()
+            ..LookupRequest::default()
         };
-        match driver.look_up(body, lookup) {
-            Ok(step) => self.looked_up(step),
-            Err(_) => self.give_up(),
+        match driver.lookup(body, lookup) {
+            Ok(step) => self.lookup_done(step),
+            Err(_) => self.drop_driver(),
         }
     }
 
-    fn looked_up(&mut self, step: Step) -> Act {
+    fn lookup_done(&mut self, step: Step) -> StreamAction {
         match step {
             Step::Wait => {
-                self.becomes(State::Waiting);
+                self.set_state(State::Waiting);
                 self.set_timer();
-                self.root.call(self.id);
-                Act::Stop
+                self.root.send_owner_requests(self.id);
+                StreamAction::Stop
             }
             Step::Forward => self.forward(),
             Step::ForwardRewritten => match self.rewrite() {
                 true => self.forward(),
-                false => self.fail(&Step::Fail(Lack::Format)),
+                false => self.fail(&Step::Fail(FailureReason::Format)),
             },
             Step::Respond => {
                 self.report();
-                Act::Respond
+                StreamAction::Respond
             }
             // the sandbox has no other thread
-            Step::OffLoop(mut job) => {
+            Step::RunJob(mut job) => {
                 job.run();
-                match self.driver.as_mut().map(|driver| driver.done(job)) {
-                    Some(step) => self.looked_up(step),
-                    None => self.give_up(),
+                match self.driver.as_mut().map(|driver| driver.job_done(job)) {
+                    Some(step) => self.lookup_done(step),
+                    None => self.drop_driver(),
                 }
             }
             step @ Step::Fail(_) => self.fail(&step),
-            _ => self.give_up(),
+            _ => self.drop_driver(),
         }
     }
 
     /// Repeats the lookup of a woken stream.
     pub fn woken(&mut self) {
         let act = match self.state {
-            State::Waiting => self.body_came(),
+            State::Waiting => self.body_buffered(),
             State::Purging => self.purge(),
             _ => return,
         };
         self.perform_later(Side::Request, act);
     }
 
-    fn forward(&mut self) -> Act {
+    fn forward(&mut self) -> StreamAction {
         if let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) {
             abi::edit(HEAD, exchange.upstream_edits());
         }
-        self.is_sent();
-        self.becomes(State::Forwarded);
-        Act::Continue
+        self.mark_forwarded();
+        self.set_state(State::Forwarded);
+        StreamAction::Continue
     }
 
     /// Replaces the body of the request, and its target if the core chose one.

@@ -1,11 +1,11 @@
 //! Response hooks of a stream.
 
 use proxy_wasm::types::MapType;
-use sszip_core::cache::stale::Failure;
+use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{Driver, Step};
-use sszip_core::exchange::{Field, ResponseHead};
+use sszip_core::exchange::{Header, ResponseHead};
 
-use super::{Act, Exchange, State, RESPONSE};
+use super::{Exchange, State, StreamAction, RESPONSE};
 use crate::abi::{self, digits, Head, Side};
 
 const HEAD: MapType = MapType::HttpResponseHeaders;
@@ -22,71 +22,74 @@ const PROTOCOL: &str = "sszip-upstream-protocol";
 
 impl Exchange {
     /// Handles the response head.
-    pub fn response_head(&mut self, is_all: bool) -> Act {
+    pub fn response_head(&mut self, is_all: bool) -> StreamAction {
         self.is_whole = is_all;
-        let mut head = Head::of(HEAD);
+        let mut head = Head::from_proxy(HEAD);
         let is_delimited = is_delimited(&head, is_all);
         if head.get(PROTOCOL).is_some() {
             abi::set(HEAD, PROTOCOL, None);
-            head = Head::of(HEAD);
+            head = Head::from_proxy(HEAD);
         }
         match self.state {
             State::Forwarded => {}
-            State::Responding => return self.responds(&head),
-            _ => return self.give_up(),
+            State::Responding => return self.correct_response_head(&head),
+            _ => return self.drop_driver(),
         }
         let Some(driver) = &mut self.driver else {
-            return Act::Continue;
+            return StreamAction::Continue;
         };
         let now = abi::monotonic();
-        while let Some(question) = driver.take_inquiry(None, now) {
+        while let Some(question) = driver.take_probe(None, now) {
             // a probe is sent when the upstream request is final
             self.questions.push(question);
         }
         let response = read(&head, is_delimited);
         let details = abi::property(DETAILS);
         let failure = match details == BY_THE_NODE {
-            true => Failure::Status(response.status),
-            false => Failure::of_envoy(response.status.into(), &details),
+            true => UpstreamFailure::Status(response.status),
+            false => UpstreamFailure::from_envoy(response.status.into(), &details),
         };
-        let is_own = !matches!(failure, Failure::Status(_));
-        if is_own && !driver.fails(failure, now) && !driver.answers_without_node(failure) {
-            if failure != Failure::Local {
+        let is_own = !matches!(failure, UpstreamFailure::Status(_));
+        if is_own
+            && !driver.upstream_failed(failure, now)
+            && !driver.has_response_without_upstream(failure)
+        {
+            if failure != UpstreamFailure::Local {
                 self.count();
             }
-            return self.give_up();
+            return self.drop_driver();
         }
-        let step = match driver.node_head(response.clone(), failure, now) {
+        let step = match driver.upstream_head(response.clone(), failure, now) {
             Ok(false) => driver.response_head(response),
             // a stored response replaces the upstream's
             Ok(true) => {
                 replace_head(&head, driver);
-                let head = Head::of(HEAD);
+                let head = Head::from_proxy(HEAD);
                 driver.response_head(read(&head, is_delimited))
             }
             Err(misuse) => Err(misuse),
         };
         let Ok(step) = step else {
-            return self.give_up();
+            return self.drop_driver();
         };
         match step {
-            step @ (Step::Pass | Step::Show) => {
-                self.is_shown = matches!(step, Step::Show);
+            step @ (Step::Pass | Step::Observe) => {
+                self.is_shown = matches!(step, Step::Observe);
                 self.edit_head();
-                self.becomes(State::Showing);
-                self.ends(is_all);
-                Act::Continue
+                self.set_state(State::Showing);
+                self.complete_response(is_all);
+                StreamAction::Continue
             }
             Step::Stream => {
                 self.edit_head();
-                self.becomes(State::Streaming);
-                Act::Continue
+                self.set_state(State::Streaming);
+                StreamAction::Continue
             }
             // a body is added to a response without one
-            Step::Hold if is_all => self.end(),
-            Step::Hold => {
+            Step::Buffer if is_all => self.end(),
+            Step::Buffer => {
                 self.state = State::Holding;
-                Act::Stop
+                StreamAction::Stop
             }
             step => self.fail(&step),
         }
@@ -104,48 +107,48 @@ impl Exchange {
 
     /// Handles a piece of the response body: `length` bytes, buffered bytes
     /// included.
-    pub fn response_body(&mut self, length: usize, is_last: bool) -> Act {
+    pub fn response_body(&mut self, length: usize, is_last: bool) -> StreamAction {
         self.has_body = true;
         self.is_whole = is_last;
         match self.state {
             State::Passing if self.is_paced => match whole(length) {
                 Some(piece) => self.pace(&piece),
-                None => Act::Reset,
+                None => StreamAction::Reset,
             },
-            State::Passing | State::Reading | State::Waiting => Act::Continue,
-            State::Purging | State::Forwarded | State::Responding => Act::Continue,
+            State::Passing | State::Reading | State::Waiting => StreamAction::Continue,
+            State::Purging | State::Forwarded | State::Responding => StreamAction::Continue,
             State::Showing if !self.is_shown && !self.is_paced => {
-                self.ends(is_last);
-                Act::Continue
+                self.complete_response(is_last);
+                StreamAction::Continue
             }
             State::Showing => {
                 let Some(piece) = abi::buffer(RESPONSE, length) else {
-                    return self.unseen();
+                    return self.pass_unobserved();
                 };
-                self.see(&piece);
+                self.observe_piece(&piece);
                 if let Some(driver) = &mut self.driver {
                     // a driver that returned `Pass` does not need the piece
                     let _ = driver.piece(&piece);
                 }
-                self.ends(is_last);
+                self.complete_response(is_last);
                 match self.is_paced {
                     true => self.pace(&piece),
-                    false => Act::Continue,
+                    false => StreamAction::Continue,
                 }
             }
             State::Holding => {
                 let Some(piece) = whole(length) else {
-                    return Act::Reset;
+                    return StreamAction::Reset;
                 };
                 // the driver has the bytes that the proxy would buffer
                 abi::replace_buffer(RESPONSE, b"");
-                self.hold(&piece, is_last)
+                self.buffer_piece(&piece, is_last)
             }
             State::Streaming => {
                 let Some(piece) = whole(length) else {
-                    return Act::Reset;
+                    return StreamAction::Reset;
                 };
-                self.see(&piece);
+                self.observe_piece(&piece);
                 self.stream(&piece, is_last)
             }
         }
@@ -153,26 +156,26 @@ impl Exchange {
 
     /// Handles exhausted memory for a piece: a body that is sent unchanged is
     /// no longer observed.
-    fn unseen(&mut self) -> Act {
+    fn pass_unobserved(&mut self) -> StreamAction {
         match self.is_paced {
-            true => Act::Reset,
-            false => self.give_up(),
+            true => StreamAction::Reset,
+            false => self.drop_driver(),
         }
     }
 
     /// Passes a piece of the upstream's body to the driver.
-    fn see(&mut self, piece: &[u8]) {
+    fn observe_piece(&mut self, piece: &[u8]) {
         if let Some(driver) = &mut self.driver {
             let length = piece.len() as u64;
-            let job = driver.node_piece(Some(piece), length, false, abi::monotonic());
+            let job = driver.upstream_piece(Some(piece), length, false, abi::monotonic());
             self.root.run(job);
         }
     }
 
-    fn hold(&mut self, piece: &[u8], is_last: bool) -> Act {
-        self.see(piece);
+    fn buffer_piece(&mut self, piece: &[u8], is_last: bool) -> StreamAction {
+        self.observe_piece(piece);
         let Some(driver) = &mut self.driver else {
-            return Act::Reset;
+            return StreamAction::Reset;
         };
         // the end of a body may arrive without bytes
         let step = match piece {
@@ -184,24 +187,24 @@ impl Exchange {
             Ok(Step::Await) => {
                 self.is_kept = true;
                 self.set_timer();
-                Act::Stop
+                StreamAction::Stop
             }
             Ok(Step::SendThenPass) => {
                 self.edit_head();
                 let mut all = self.body();
                 all.extend_from_slice(piece);
                 let act = self.send(&all);
-                self.becomes(State::Showing);
-                self.ends(is_last);
+                self.set_state(State::Showing);
+                self.complete_response(is_last);
                 act
             }
             Ok(Step::Stream) => {
                 self.edit_head();
-                self.becomes(State::Streaming);
+                self.set_state(State::Streaming);
                 self.stream(piece, is_last)
             }
             Ok(step) => self.fail(&step),
-            Err(_) => Act::Reset,
+            Err(_) => StreamAction::Reset,
         }
     }
 
@@ -216,33 +219,33 @@ impl Exchange {
     }
 
     /// Ends a body whose head is withheld.
-    fn end(&mut self) -> Act {
+    fn end(&mut self) -> StreamAction {
         match self.driver.as_mut().map(Driver::end) {
             Some(Ok(step)) => self.ended(step),
-            _ => Act::Reset,
+            _ => StreamAction::Reset,
         }
     }
 
     /// Sends the response of a body that has ended.
-    fn ended(&mut self, step: Step) -> Act {
+    fn ended(&mut self, step: Step) -> StreamAction {
         match step {
-            Step::OffLoop(mut job) => {
+            Step::RunJob(mut job) => {
                 job.run();
-                match self.driver.as_mut().map(|driver| driver.done(job)) {
+                match self.driver.as_mut().map(|driver| driver.job_done(job)) {
                     Some(step) => self.ended(step),
-                    None => Act::Reset,
+                    None => StreamAction::Reset,
                 }
             }
             Step::Send => {
                 self.edit_head();
                 let body = self.body();
                 let act = self.send(&body);
-                self.ends(true);
+                self.complete_response(true);
                 act
             }
             Step::Stream => {
                 self.edit_head();
-                self.becomes(State::Streaming);
+                self.set_state(State::Streaming);
                 self.stream(b"", true)
             }
             step => self.fail(&step),
@@ -251,43 +254,43 @@ impl Exchange {
 
     /// Ends the buffering window.
     pub(super) fn release(&mut self) {
-        let act = match self.driver.as_mut().map(Driver::release) {
+        let act = match self.driver.as_mut().map(Driver::end_buffering) {
             Some(Ok(Step::Await)) => return,
             Some(Ok(Step::SendThenPass)) => {
                 self.edit_head();
                 let body = self.body();
-                self.becomes(State::Showing);
+                self.set_state(State::Showing);
                 self.is_paced = true;
                 self.pace(&body)
             }
             Some(Ok(Step::Stream)) => {
                 self.edit_head();
-                self.becomes(State::Streaming);
+                self.set_state(State::Streaming);
                 self.is_paced = true;
                 self.stream(b"", false)
             }
             Some(Ok(step)) => self.fail(&step),
-            _ => Act::Reset,
+            _ => StreamAction::Reset,
         };
         match act {
             // sent now, not at the next deadline
-            Act::Stop => self.send_paced(),
+            StreamAction::Stop => self.send_paced(),
             act => self.perform_later(Side::Response, act),
         }
     }
 
     /// Handles the response trailers, which end the body.
-    pub fn response_trailers(&mut self) -> Act {
+    pub fn response_trailers(&mut self) -> StreamAction {
         self.is_whole = true;
         match self.state {
             State::Holding => self.end(),
             State::Streaming => self.stream(b"", true),
             State::Showing => {
-                self.ends(true);
+                self.complete_response(true);
                 self.pace_trailers()
             }
             State::Passing => self.pace_trailers(),
-            _ => Act::Continue,
+            _ => StreamAction::Continue,
         }
     }
 }
@@ -299,7 +302,10 @@ fn whole(length: usize) -> Option<Vec<u8>> {
 }
 
 /// Reads a response head for the driver.
-pub fn read(head: &Head, delimited: bool) -> ResponseHead<impl Iterator<Item = Field<'_>> + Clone> {
+pub fn read(
+    head: &Head,
+    delimited: bool,
+) -> ResponseHead<impl Iterator<Item = Header<'_>> + Clone> {
     let status = head.get(":status").and_then(digits).unwrap_or_default();
     ResponseHead {
         status: status as u16,

@@ -53,7 +53,7 @@ fn probability(text: &str) -> Result<f64, String> {
 
 /// Whether and how the node is unavailable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Down {
+pub enum OutageMode {
     #[default]
     No,
     /// Every request receives a 503.
@@ -62,29 +62,31 @@ pub enum Down {
     Closed,
 }
 
-impl Serialize for Down {
+impl Serialize for OutageMode {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {
-            Down::No => to.serialize_bool(false),
-            Down::Unavailable => to.serialize_bool(true),
-            Down::Closed => to.serialize_str("close"),
+            OutageMode::No => to.serialize_bool(false),
+            OutageMode::Unavailable => to.serialize_bool(true),
+            OutageMode::Closed => to.serialize_str("close"),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Down {
+impl<'de> Deserialize<'de> for OutageMode {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Spelled {
+        enum OutageArgument {
             Flag(bool),
             Name(String),
         }
-        match Spelled::deserialize(from)? {
-            Spelled::Flag(false) => Ok(Down::No),
-            Spelled::Flag(true) => Ok(Down::Unavailable),
-            Spelled::Name(name) if name == "close" => Ok(Down::Closed),
-            Spelled::Name(_) => Err(serde::de::Error::custom("expected true, false or close")),
+        match OutageArgument::deserialize(from)? {
+            OutageArgument::Flag(false) => Ok(OutageMode::No),
+            OutageArgument::Flag(true) => Ok(OutageMode::Unavailable),
+            OutageArgument::Name(name) if name == "close" => Ok(OutageMode::Closed),
+            OutageArgument::Name(_) => {
+                Err(serde::de::Error::custom("expected true, false or close"))
+            }
         }
     }
 }

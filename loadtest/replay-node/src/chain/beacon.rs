@@ -9,7 +9,7 @@ use super::contents::SECONDS_PER_SLOT;
 use super::digest::{dice, digest};
 use super::model::{self, Block, Finality, Index, EPOCH};
 use super::params;
-use super::view::{At, View};
+use super::view::{ResolvedBlock, View};
 
 /// Fork of every block.
 pub const FORK: &str = "deneb";
@@ -252,7 +252,7 @@ fn signed_block(view: &View<'_>, at: Index) -> Value {
 }
 
 fn payload(view: &View<'_>, at: Index) -> Value {
-    let block = view.block(At::Block(at));
+    let block = view.block(ResolvedBlock::Block(at));
     let header = &block.header;
     // The sample has no raw transactions: hash and input are used instead.
     let transactions = block.transactions.iter().map(|transaction| {

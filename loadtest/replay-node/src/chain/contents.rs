@@ -4,7 +4,7 @@
 
 use serde_json::{json, Value};
 
-use crate::sample::chain::{self as sample, Block, Place, Transaction, WITHDRAWALS};
+use crate::sample::chain::{self as sample, Block, BlockParameters, Transaction, WITHDRAWALS};
 use crate::sample::traces::{self, TransactionTrace};
 use crate::sample::values::{prefixed, Address, Quantity, Word};
 use crate::sample::world::World;
@@ -57,7 +57,7 @@ impl Contents {
 
     fn make(&self, hash: Word, number: u64, slot: u64, transactions: &[Word]) -> Block {
         let base_fee = base_fee(&hash);
-        let place = Place {
+        let place = BlockParameters {
             hash,
             number,
             timestamp: self.genesis.time + slot * SECONDS_PER_SLOT,
@@ -74,7 +74,7 @@ impl Contents {
         });
         let placed = placed.collect();
         let mut dice = dice("contents", &[&hash.0]);
-        Block::around(&self.world, &mut dice, &place, placed)
+        Block::from_transactions(&self.world, &mut dice, &place, placed)
     }
 
     /// Builds a transaction at a position in a block; only the position depends on the block.
@@ -111,7 +111,7 @@ impl Contents {
     /// Returns the call traces of a block's transactions.
     pub fn traces(&self, block: &Block) -> Vec<TransactionTrace> {
         let mut dice = dice("traces", &[&block.header.hash.0]);
-        traces::of_block(&self.world, &mut dice, block)
+        traces::block_traces(&self.world, &mut dice, block)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::sample::values::Word;
 use super::contents::Contents;
 use super::model::{Chain, ChainError, Genesis, Index};
 use super::params;
-use super::{Down, State};
+use super::{OutageMode, State};
 
 /// Maximum number of blocks or missed slots that one command adds.
 const MOST_BLOCKS: u64 = 100_000;
@@ -56,7 +56,7 @@ pub enum Command {
     /// Sets whether safe and finalized blocks exist.
     Finality(bool),
     /// Sets whether, and how, the node is unavailable.
-    Down(Down),
+    Down(OutageMode),
     /// Sets the number of blocks by which the node lags.
     Lag(u64),
     /// Delays the responses of a method after they are computed; 0 ends the delay and sends the
@@ -120,11 +120,11 @@ impl Command {
             Command::Down(down) => state.down = down,
             Command::Lag(blocks) => state.lag = blocks,
             Command::Hold { method, ms: 0 } => {
-                state.holds.remove(&method);
+                state.delays.remove(&method);
             }
             Command::Hold { method, ms } => {
                 let time = Duration::from_millis(up_to(LONGEST_HOLD_MS, ms)?);
-                let hold = state.holds.entry(method).or_default();
+                let hold = state.delays.entry(method).or_default();
                 hold.0 = time;
             }
         }
@@ -135,7 +135,7 @@ impl Command {
 /// Returns the state of the chain as `/chain` shows it, whether or not the node lags.
 pub fn shown(state: &State) -> Value {
     let chain = &state.chain;
-    let holds = state.holds.iter();
+    let holds = state.delays.iter();
     let holds: BTreeMap<_, _> = holds
         .map(|(method, (time, _))| (method, time.as_millis() as u64))
         .collect();

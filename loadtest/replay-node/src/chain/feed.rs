@@ -47,7 +47,7 @@ impl Feed {
         !listeners.is_empty()
     }
 
-    pub fn tell(&self, events: Vec<Event>) {
+    pub fn publish(&self, events: Vec<Event>) {
         let mut listeners = self.lock();
         for event in events.into_iter().map(Arc::new) {
             listeners.retain(|listener| listener.send(event.clone()).is_ok());
@@ -68,13 +68,13 @@ impl Feed {
 
 /// Head and finality that a view showed before a change.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct ViewSnapshot {
     head: Index,
     hash: Word,
     finalized: Option<Word>,
 }
 
-impl Seen {
+impl ViewSnapshot {
     pub fn new(view: &View<'_>) -> Self {
         Self {
             head: view.head,
@@ -92,7 +92,7 @@ fn finalized<'a>(view: &View<'a>) -> Option<&'a model::Block> {
 /// Returns the events of a change. `newHeads` receives each new block up to the head; the Beacon
 /// API receives each block on top of the old head, or a reorg and its head, and the checkpoint
 /// that became final.
-pub fn events(view: &View<'_>, before: &Seen) -> Vec<Event> {
+pub fn events(view: &View<'_>, before: &ViewSnapshot) -> Vec<Event> {
     let mut events = Vec::new();
     if view.head().hash != before.hash {
         // A chain that was replaced may have a block of this hash at another index.

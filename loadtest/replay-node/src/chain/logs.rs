@@ -8,7 +8,7 @@ use crate::sample::values::{Address, Fixed, Word};
 
 use super::model::Index;
 use super::params::{self, Params, Reference};
-use super::view::{At, View};
+use super::view::{ResolvedBlock, View};
 
 /// Filter of logs; an empty list matches any.
 #[derive(Debug, Default)]
@@ -76,7 +76,7 @@ pub fn logs(view: &View<'_>, params: &Params) -> Result<Value, Failure> {
     };
     let mut taken = Vec::new();
     for index in blocks {
-        let block = view.block(At::Block(index));
+        let block = view.block(ResolvedBlock::Block(index));
         let logs = block.receipts.iter().flat_map(|receipt| &receipt.logs);
         taken.extend(logs.filter(|log| filter.takes(log)).map(|log| json!(log)));
     }
@@ -102,8 +102,8 @@ fn edge(view: &View<'_>, value: &Value) -> Result<u64, Failure> {
     match reference {
         Reference::Number(number) => Ok(number),
         reference => match view.find(reference)? {
-            Some(At::Block(index)) => Ok(view.chain.block(index).number),
-            Some(At::Pending) => Err(Failure::server("pending logs are not supported")),
+            Some(ResolvedBlock::Block(index)) => Ok(view.chain.block(index).number),
+            Some(ResolvedBlock::Pending) => Err(Failure::server("pending logs are not supported")),
             None => Err(Failure::server("unknown block")),
         },
     }

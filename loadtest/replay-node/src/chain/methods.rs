@@ -10,7 +10,7 @@ use crate::sample::values::Quantity;
 use super::logs;
 use super::params::{Params, Reference};
 use super::state;
-use super::view::{At, View};
+use super::view::{ResolvedBlock, View};
 
 type Answer = Result<Value, Failure>;
 
@@ -125,7 +125,7 @@ fn block(view: &View<'_>, reference: Reference, full: bool) -> Answer {
         true => json!(block.with_transactions()),
         false => json!(block.with_hashes()),
     };
-    if at == At::Pending {
+    if at == ResolvedBlock::Pending {
         for name in ["hash", "miner", "nonce"] {
             shown[name] = Value::Null;
         }
@@ -136,8 +136,8 @@ fn block(view: &View<'_>, reference: Reference, full: bool) -> Answer {
 fn block_receipts(view: &View<'_>, params: &Params) -> Answer {
     params.required(0)?;
     match view.find(params.block(0)?)? {
-        Some(at @ At::Block(_)) => Ok(json!(view.block(at).receipts)),
-        Some(At::Pending) | None => Ok(Value::Null),
+        Some(at @ ResolvedBlock::Block(_)) => Ok(json!(view.block(at).receipts)),
+        Some(ResolvedBlock::Pending) | None => Ok(Value::Null),
     }
 }
 
@@ -162,15 +162,17 @@ fn transaction_at(view: &View<'_>, reference: Reference, index: u64) -> Answer {
     let index = usize::try_from(index).unwrap_or(usize::MAX);
     match (at, view.transactions(at).get(index)) {
         (_, None) => Ok(Value::Null),
-        (At::Pending, Some(hash)) => Ok(view.contents.waiting(hash)),
-        (At::Block(_), Some(_)) => Ok(json!(view.block(at).transactions[index])),
+        (ResolvedBlock::Pending, Some(hash)) => Ok(view.contents.waiting(hash)),
+        (ResolvedBlock::Block(_), Some(_)) => Ok(json!(view.block(at).transactions[index])),
     }
 }
 
 fn transaction(view: &View<'_>, params: &Params) -> Answer {
     let hash = params.fixed(0)?;
     if let Some((block, index)) = view.place(&hash) {
-        return Ok(json!(view.block(At::Block(block)).transactions[index]));
+        return Ok(json!(
+            view.block(ResolvedBlock::Block(block)).transactions[index]
+        ));
     }
     match view.chain.pool().contains(&hash) {
         true => Ok(view.contents.waiting(&hash)),
@@ -180,15 +182,17 @@ fn transaction(view: &View<'_>, params: &Params) -> Answer {
 
 fn receipt(view: &View<'_>, params: &Params) -> Answer {
     match view.place(&params.fixed(0)?) {
-        Some((block, index)) => Ok(json!(view.block(At::Block(block)).receipts[index])),
+        Some((block, index)) => Ok(json!(
+            view.block(ResolvedBlock::Block(block)).receipts[index]
+        )),
         None => Ok(Value::Null),
     }
 }
 
 /// Returns the traceable block of a reference.
-fn traceable(view: &View<'_>, reference: Reference) -> Result<At, Failure> {
+fn traceable(view: &View<'_>, reference: Reference) -> Result<ResolvedBlock, Failure> {
     match view.find(reference)? {
-        Some(At::Block(index)) if view.chain.block(index).number == 0 => {
+        Some(ResolvedBlock::Block(index)) if view.chain.block(index).number == 0 => {
             Err(Failure::server("genesis is not traceable"))
         }
         Some(at) => Ok(at),
@@ -217,7 +221,7 @@ fn trace_transaction(view: &View<'_>, params: &Params) -> Answer {
     let Some((block, index)) = view.place(&params.fixed(0)?) else {
         return Err(Failure::server("transaction not found"));
     };
-    let block = view.block(At::Block(block));
+    let block = view.block(ResolvedBlock::Block(block));
     Ok(json!(view.contents.traces(&block)[index].result))
 }
 
@@ -232,7 +236,7 @@ fn flat_transaction(view: &View<'_>, params: &Params) -> Answer {
     let Some((block, index)) = view.place(&params.fixed(0)?) else {
         return Ok(Value::Null);
     };
-    let block = view.block(At::Block(block));
+    let block = view.block(ResolvedBlock::Block(block));
     let traces = view.contents.traces(&block);
     let mut flat = traces::flatten(&block, &traces);
     flat.retain(|trace| trace.transaction_position == index);

@@ -35,21 +35,21 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-use crate::payload::Payload;
-use crate::rpc::{self, Found, Source};
+use crate::body_slices::BodySlices;
+use crate::rpc::{self, CallResult, Source};
 use crate::stats::Stats;
 use contents::Contents;
 use control::{Command, CommandError};
 use driver::Driver;
-use feed::{Feed, Seen};
+use feed::{Feed, ViewSnapshot};
 use methods::METHODS;
 use model::{Chain, Genesis};
 use params::Params;
 use view::View;
 
-pub use args::{ChainArgs, Down};
+pub use args::{ChainArgs, OutageMode};
 pub use feed::{EventStream, Events};
-pub use routes::{control, get, is_control, is_websocket, Got};
+pub use routes::{control, get, is_control, is_websocket, GetResponse};
 pub use socket::{accept, converse};
 
 /// The chain, and the behaviour of the node in front of it.
@@ -57,13 +57,13 @@ pub use socket::{accept, converse};
 pub struct State {
     chain: Chain,
     contents: Contents,
-    down: Down,
+    down: OutageMode,
     lag: u64,
     syncing: bool,
     stalled: bool,
     finality: bool,
     /// Delays of responses by method.
-    holds: BTreeMap<String, (Duration, watch::Sender<()>)>,
+    delays: BTreeMap<String, (Duration, watch::Sender<()>)>,
 }
 
 impl State {
@@ -71,26 +71,26 @@ impl State {
         Self {
             contents: Contents::new(&genesis),
             chain: Chain::new(genesis),
-            down: Down::No,
+            down: OutageMode::No,
             lag: 0,
             syncing: false,
             stalled: false,
             finality: true,
-            holds: BTreeMap::new(),
+            delays: BTreeMap::new(),
         }
     }
 
     /// Returns the chain as the node knows it.
     fn view(&self) -> View<'_> {
-        self.view_behind(self.lag)
+        self.lagging_view(self.lag)
     }
 
     /// Returns the chain as a node without lag knows it.
-    fn honest(&self) -> View<'_> {
-        self.view_behind(0)
+    fn current_view(&self) -> View<'_> {
+        self.lagging_view(0)
     }
 
-    fn view_behind(&self, lag: u64) -> View<'_> {
+    fn lagging_view(&self, lag: u64) -> View<'_> {
         View::new(
             &self.chain,
             &self.contents,
@@ -100,9 +100,9 @@ impl State {
         )
     }
 
-    fn hold(&self, method: &str) -> Option<Hold> {
-        let hold = self.holds.get(method).or_else(|| self.holds.get("*"));
-        hold.map(|(time, end)| Hold {
+    fn response_delay(&self, method: &str) -> Option<ResponseDelay> {
+        let hold = self.delays.get(method).or_else(|| self.delays.get("*"));
+        hold.map(|(time, end)| ResponseDelay {
             time: *time,
             end: end.subscribe(),
         })
@@ -111,14 +111,14 @@ impl State {
 
 /// The delay of a response.
 #[derive(Clone, Debug)]
-pub struct Hold {
+pub struct ResponseDelay {
     /// Maximum time of the delay; the end of the command ends it earlier.
     time: Duration,
     /// Closed when the command ends.
     end: watch::Receiver<()>,
 }
 
-impl Hold {
+impl ResponseDelay {
     /// Returns when the response may be sent.
     pub async fn over(mut self) {
         // a time-out and a closed channel both end the delay
@@ -137,11 +137,11 @@ pub struct Simulation {
 
 /// The response to a request body.
 #[derive(Debug)]
-pub struct Answered {
+pub struct BodyResponse {
     /// Name of the method, as in [`rpc::Exchange`].
     pub method: String,
-    pub payload: Payload,
-    pub hold: Option<Hold>,
+    pub payload: BodySlices,
+    pub hold: Option<ResponseDelay>,
 }
 
 impl Simulation {
@@ -172,13 +172,13 @@ impl Simulation {
     ) -> Result<(), CommandError> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         for step in steps {
-            let before = Seen::new(&state.view());
+            let before = ViewSnapshot::new(&state.view());
             step(&mut state)?;
-            if state.down != Down::No {
+            if state.down != OutageMode::No {
                 self.feed.close();
             }
             if self.feed.has_listeners() {
-                self.feed.tell(feed::events(&state.view(), &before));
+                self.feed.publish(feed::events(&state.view(), &before));
             }
         }
         Ok(())
@@ -192,7 +192,7 @@ impl Simulation {
     }
 
     /// Responds to a request body as the node in front of the chain.
-    pub fn answer(&self, body: &[u8], stats: &Stats) -> Answered {
+    pub fn answer(&self, body: &[u8], stats: &Stats) -> BodyResponse {
         let state = self.read();
         self.answer_from(&state, body, stats, None)
     }
@@ -203,8 +203,8 @@ impl Simulation {
         body: &[u8],
         stats: &Stats,
         subscriptions: Option<&socket::Subscriptions>,
-    ) -> Answered {
-        let calls = Calls {
+    ) -> BodyResponse {
+        let calls = CallContext {
             view: state.view(),
             subscriptions,
             counted: Some((&self.calls, state)),
@@ -214,10 +214,10 @@ impl Simulation {
     }
 
     /// Returns the response of a node without lag, delay or outage; the request is not counted.
-    fn honest_answer(&self, body: &[u8]) -> Payload {
+    fn honest_answer(&self, body: &[u8]) -> BodySlices {
         let state = self.read();
-        let calls = Calls {
-            view: state.honest(),
+        let calls = CallContext {
+            view: state.current_view(),
             subscriptions: None,
             counted: None,
             hold: RefCell::default(),
@@ -232,7 +232,7 @@ impl Simulation {
         named.filter(|(_, calls)| *calls > 0).collect()
     }
 
-    pub fn down(&self) -> Down {
+    pub fn down(&self) -> OutageMode {
         self.read().down
     }
 
@@ -245,7 +245,7 @@ impl Simulation {
     fn listen_if_up(&self) -> Option<Events> {
         // The lock ensures that a node that goes down closes this stream too.
         let state = self.read();
-        (state.down == Down::No).then(|| self.feed.listen())
+        (state.down == OutageMode::No).then(|| self.feed.listen())
     }
 }
 
@@ -272,19 +272,19 @@ pub async fn drive(simulation: Arc<Simulation>, args: ChainArgs, seed: u64) {
 }
 
 /// Methods as one request body calls them: all calls see the same state.
-struct Calls<'a> {
+struct CallContext<'a> {
     view: View<'a>,
     subscriptions: Option<&'a socket::Subscriptions>,
     /// Counters of calls, and the state with the delays.
     counted: Option<(&'a [AtomicU64], &'a State)>,
     /// The longest delay of the calls.
-    hold: RefCell<Option<Hold>>,
+    hold: RefCell<Option<ResponseDelay>>,
 }
 
-impl Calls<'_> {
-    fn answer(&self, body: &[u8], stats: &Stats) -> Answered {
+impl CallContext<'_> {
+    fn answer(&self, body: &[u8], stats: &Stats) -> BodyResponse {
         let exchange = rpc::answer(body, self, stats);
-        Answered {
+        BodyResponse {
             method: exchange.method.into_owned(),
             payload: exchange.reply.payload(),
             hold: self.hold.take(),
@@ -292,15 +292,15 @@ impl Calls<'_> {
     }
 }
 
-impl Source for Calls<'_> {
-    fn find(&self, method: &str, params: Option<&RawValue>) -> Found<'_> {
+impl Source for CallContext<'_> {
+    fn find(&self, method: &str, params: Option<&RawValue>) -> CallResult<'_> {
         let Some(index) = METHODS.iter().position(|(name, _)| *name == method) else {
-            return Found::UnknownMethod;
+            return CallResult::UnknownMethod;
         };
         if let Some((calls, state)) = self.counted {
             calls[index].fetch_add(1, Ordering::Relaxed);
             let mut longest = self.hold.borrow_mut();
-            let hold = state.hold(method);
+            let hold = state.response_delay(method);
             if hold.as_ref().map(|it| it.time) > longest.as_ref().map(|it| it.time) {
                 *longest = hold;
             }
@@ -312,8 +312,8 @@ impl Source for Calls<'_> {
             subscribed.unwrap_or_else(|| METHODS[index].1(&self.view, &params))
         });
         match answer {
-            Ok(result) => Found::Result(result.to_string()),
-            Err(failure) => Found::Failure(failure),
+            Ok(result) => CallResult::Result(result.to_string()),
+            Err(failure) => CallResult::Failure(failure),
         }
     }
 }

@@ -233,8 +233,8 @@ impl Chain {
             transactions.reverse();
             self.push(transactions);
         }
-        self.wait(waiting);
-        self.settle();
+        self.return_to_pool(waiting);
+        self.limit_to_head();
         Ok(())
     }
 
@@ -242,8 +242,8 @@ impl Chain {
     /// still found by hash. Every other transaction returns to the pool, the rest are dropped.
     pub fn rollback(&mut self, depth: u64) -> Result<(), ChainError> {
         let orphaned = self.truncate(depth)?;
-        self.wait(orphaned.into_iter().step_by(2));
-        self.settle();
+        self.return_to_pool(orphaned.into_iter().step_by(2));
+        self.limit_to_head();
         Ok(())
     }
 
@@ -262,8 +262,8 @@ impl Chain {
         self.canonical.extend(branch);
         self.pool.retain(|waiting| !included.contains(waiting));
         let waiting = orphaned.into_iter().filter(|tx| !included.contains(tx));
-        self.wait(waiting.step_by(2));
-        self.settle();
+        self.return_to_pool(waiting.step_by(2));
+        self.limit_to_head();
         Ok(())
     }
 
@@ -335,7 +335,7 @@ impl Chain {
     }
 
     /// Limits the safe and the finalized block to the head.
-    fn settle(&mut self) {
+    fn limit_to_head(&mut self) {
         let head = self.head_number();
         let settled = Finality {
             safe: self.finality.safe.min(head),
@@ -371,7 +371,7 @@ impl Chain {
         Ok(transactions.flatten().copied().collect())
     }
 
-    fn wait(&mut self, transactions: impl IntoIterator<Item = Word>) {
+    fn return_to_pool(&mut self, transactions: impl IntoIterator<Item = Word>) {
         self.pool.extend(transactions);
         let excess = self.pool.len().saturating_sub(POOL_LIMIT);
         self.pool.drain(..excess);
@@ -399,7 +399,7 @@ impl Chain {
                 &(index as u64).to_be_bytes(),
             ],
         );
-        let mut transactions = self.fresh(number, &hash);
+        let mut transactions = self.fresh_transactions(number, &hash);
         transactions.extend(again);
         for waiting in std::mem::take(&mut self.pool) {
             if number > 0 && digest("included", &[&hash.0, &waiting.0]).0[0] < INCLUSION {
@@ -409,7 +409,7 @@ impl Chain {
             }
         }
         if number > 0 {
-            self.wait([digest("waiting", &[&hash.0])]);
+            self.return_to_pool([digest("waiting", &[&hash.0])]);
         }
         for (at, transaction) in transactions.iter().enumerate() {
             self.places
@@ -433,7 +433,7 @@ impl Chain {
     }
 
     /// Returns a block's own transactions; some blocks have none.
-    fn fresh(&self, number: u64, hash: &Word) -> Vec<Word> {
+    fn fresh_transactions(&self, number: u64, hash: &Word) -> Vec<Word> {
         let most = self.genesis.transactions;
         let least = most.div_ceil(4);
         let draw = u64::from(u16::from_be_bytes([hash.0[0], hash.0[1]]));

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::beacon;
 use super::control as commands;
 use super::feed::Events;
-use super::{Hold, Simulation};
+use super::{ResponseDelay, Simulation};
 
 /// Path at which tests change and inspect the chain, without passing the node's faults.
 const CONTROL: &str = "/chain";
@@ -22,13 +22,13 @@ const TOPICS: [&str; 3] = ["head", "chain_reorg", "finalized_checkpoint"];
 
 /// Response to a GET.
 #[derive(Debug)]
-pub enum Got {
+pub enum GetResponse {
     Page {
         status: StatusCode,
         json: String,
         /// Fork for `Eth-Consensus-Version`.
         fork: Option<&'static str>,
-        hold: Option<Hold>,
+        hold: Option<ResponseDelay>,
     },
     Events {
         events: Events,
@@ -37,9 +37,9 @@ pub enum Got {
     Nothing,
 }
 
-impl Got {
-    fn page(page: &beacon::Page, hold: Option<Hold>) -> Self {
-        Got::Page {
+impl GetResponse {
+    fn page(page: &beacon::Page, hold: Option<ResponseDelay>) -> Self {
+        GetResponse::Page {
             status: StatusCode::from_u16(page.status).unwrap_or_default(),
             json: page.body.to_string(),
             fork: page.versioned.then_some(beacon::FORK),
@@ -48,7 +48,7 @@ impl Got {
     }
 
     fn error(status: StatusCode, message: &str) -> Self {
-        Got::Page {
+        GetResponse::Page {
             status,
             json: json!({"code": status.as_u16(), "message": message}).to_string(),
             fork: None,
@@ -58,18 +58,18 @@ impl Got {
 }
 
 /// Responds to a GET of the Beacon API.
-pub fn get(simulation: &Simulation, path: &str, query: &str) -> Got {
+pub fn get(simulation: &Simulation, path: &str, query: &str) -> GetResponse {
     if path == EVENTS {
         return events(simulation, query);
     }
     let state = simulation.read();
     match beacon::page(&state.view(), path) {
-        Some(page) => Got::page(&page, state.hold("GET")),
-        None => Got::Nothing,
+        Some(page) => GetResponse::page(&page, state.response_delay("GET")),
+        None => GetResponse::Nothing,
     }
 }
 
-fn events(simulation: &Simulation, query: &str) -> Got {
+fn events(simulation: &Simulation, query: &str) -> GetResponse {
     let mut topics = HashSet::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         if name == "topics" {
@@ -82,12 +82,14 @@ fn events(simulation: &Simulation, query: &str) -> Got {
     match unknown {
         Some(unknown) => {
             let message = format!("BAD_REQUEST: unknown topic: {unknown}");
-            Got::error(StatusCode::BAD_REQUEST, &message)
+            GetResponse::error(StatusCode::BAD_REQUEST, &message)
         }
-        None if topics.is_empty() => Got::error(StatusCode::BAD_REQUEST, "BAD_REQUEST: no topics"),
+        None if topics.is_empty() => {
+            GetResponse::error(StatusCode::BAD_REQUEST, "BAD_REQUEST: no topics")
+        }
         None => match simulation.listen_if_up() {
-            Some(events) => Got::Events { events, topics },
-            None => Got::error(StatusCode::SERVICE_UNAVAILABLE, "down"),
+            Some(events) => GetResponse::Events { events, topics },
+            None => GetResponse::error(StatusCode::SERVICE_UNAVAILABLE, "down"),
         },
     }
 }
@@ -139,7 +141,7 @@ fn honest_page(simulation: &Simulation, query: &str) -> (StatusCode, String) {
         return refused(StatusCode::BAD_REQUEST, "expected ?path=/eth/...");
     };
     let state = simulation.read();
-    match beacon::page(&state.honest(), &path) {
+    match beacon::page(&state.current_view(), &path) {
         Some(page) => {
             let status = StatusCode::from_u16(page.status).unwrap_or_default();
             (status, page.body.to_string())

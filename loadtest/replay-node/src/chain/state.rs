@@ -9,7 +9,7 @@ use crate::sample::values::{prefixed, Quantity};
 use super::contents;
 use super::methods::quantity;
 use super::params::Params;
-use super::view::{At, View};
+use super::view::{ResolvedBlock, View};
 
 type Answer = Result<Value, Failure>;
 
@@ -70,8 +70,8 @@ pub fn blob_base_fee(view: &View<'_>, _: &Params) -> Answer {
 pub fn fee_history(view: &View<'_>, params: &Params) -> Answer {
     let count = params.quantity(0)?.min(MOST_HISTORY);
     let newest = match view.find(params.number(1)?)? {
-        Some(At::Block(index)) => view.chain.block(index).number,
-        Some(At::Pending) => view.head().number,
+        Some(ResolvedBlock::Block(index)) => view.chain.block(index).number,
+        Some(ResolvedBlock::Pending) => view.head().number,
         None => return Err(Failure::server("request beyond head block")),
     };
     let percentiles = params.get(2).and_then(Value::as_array).map_or(0, Vec::len);
@@ -80,7 +80,9 @@ pub fn fee_history(view: &View<'_>, params: &Params) -> Answer {
     }
     let oldest = (newest + 1).saturating_sub(count);
     let indices = (oldest..=newest).filter_map(|number| view.canonical(number));
-    let blocks: Vec<_> = indices.map(|index| view.block(At::Block(index))).collect();
+    let blocks: Vec<_> = indices
+        .map(|index| view.block(ResolvedBlock::Block(index)))
+        .collect();
     let hashes: Vec<_> = blocks.iter().map(|block| block.header.hash).collect();
     let next = hashes.last().copied().unwrap_or_default();
     let with_next = || hashes.iter().chain([&next]);

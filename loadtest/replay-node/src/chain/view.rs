@@ -12,7 +12,7 @@ use super::params::Reference;
 
 /// The block to which a call refers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
+pub enum ResolvedBlock {
     Block(Index),
     Pending,
 }
@@ -92,14 +92,14 @@ impl<'a> View<'a> {
 
     /// Returns the block of a reference, if it exists; a hash that has to be canonical and is
     /// not, and a tag without meaning here, are errors.
-    pub fn find(&self, reference: Reference) -> Result<Option<At>, Failure> {
+    pub fn find(&self, reference: Reference) -> Result<Option<ResolvedBlock>, Failure> {
         let found = match reference {
             Reference::Number(number) => self.canonical(number),
             Reference::Earliest => self.canonical(0),
             Reference::Finalized => self.canonical(self.finality("finalized")?.finalized),
             Reference::Safe => self.canonical(self.finality("safe")?.safe),
             Reference::Latest => Some(self.head),
-            Reference::Pending => return Ok(Some(At::Pending)),
+            Reference::Pending => return Ok(Some(ResolvedBlock::Pending)),
             Reference::Hash { hash, canonical } => {
                 let found = self.by_hash(&hash);
                 if canonical && found.is_some_and(|found| !self.is_canonical(found)) {
@@ -108,7 +108,7 @@ impl<'a> View<'a> {
                 found
             }
         };
-        Ok(found.map(At::Block))
+        Ok(found.map(ResolvedBlock::Block))
     }
 
     fn finality(&self, tag: &str) -> Result<Finality, Failure> {
@@ -119,8 +119,8 @@ impl<'a> View<'a> {
     /// Returns the hash from which the state after a block derives; an unknown block is an error.
     pub fn state(&self, reference: Reference) -> Result<Word, Failure> {
         match self.find(reference)? {
-            Some(At::Block(index)) => Ok(self.chain.block(index).hash),
-            Some(At::Pending) => Ok(contents::pending_hash(self.head())),
+            Some(ResolvedBlock::Block(index)) => Ok(self.chain.block(index).hash),
+            Some(ResolvedBlock::Pending) => Ok(contents::pending_hash(self.head())),
             None => Err(Failure::server(match reference {
                 Reference::Hash { .. } => "header for hash not found",
                 _ => "header not found",
@@ -129,23 +129,23 @@ impl<'a> View<'a> {
     }
 
     /// Returns a block's contents.
-    pub fn block(&self, at: At) -> Block {
+    pub fn block(&self, at: ResolvedBlock) -> Block {
         match at {
-            At::Block(index) => self.contents.block(self.chain, self.chain.block(index)),
-            At::Pending => self.contents.pending(self.chain, self.head()),
+            ResolvedBlock::Block(index) => self.contents.block(self.chain, self.chain.block(index)),
+            ResolvedBlock::Pending => self.contents.pending(self.chain, self.head()),
         }
     }
 
     /// Returns the transactions of a block.
-    pub fn transactions(&self, at: At) -> &'a [Word] {
+    pub fn transactions(&self, at: ResolvedBlock) -> &'a [Word] {
         match at {
-            At::Block(index) => &self.chain.block(index).transactions,
-            At::Pending => self.chain.pool(),
+            ResolvedBlock::Block(index) => &self.chain.block(index).transactions,
+            ResolvedBlock::Pending => self.chain.pool(),
         }
     }
 
     /// Returns the header of a block in the format of `newHeads`.
     pub fn header(&self, index: Index) -> Value {
-        contents::header(&self.block(At::Block(index)))
+        contents::header(&self.block(ResolvedBlock::Block(index)))
     }
 }

@@ -75,7 +75,7 @@ const TRANSACTION_BYTES: u64 = 700;
 const BITS: usize = 900;
 
 pub fn add(builder: &mut Builder, dice: &mut Dice) {
-    let schema = Schema::of(FORK, PRESET);
+    let schema = Schema::for_fork(FORK, PRESET);
     for (path, name) in PAGES {
         let Some(ty) = schema.find(name) else {
             continue;
@@ -111,12 +111,12 @@ impl Values<'_> {
             Kind::Enum(words) => out.push(self.dice.below(words.len() as u64) as u8),
             Kind::ByteList(limit) => {
                 let len = self.dice.between(100, TRANSACTION_BYTES);
-                out.extend(self.dice.bytes(len.min(limit.most()) as usize));
+                out.extend(self.dice.bytes(len.min(limit.max()) as usize));
             }
             Kind::Text(limit) => out.resize(out.len() + 8.min(*limit as usize), b'x'),
             Kind::Bitvector(bits) => self.bits(*bits, out),
             Kind::Bitlist(limit) => {
-                let count = BITS.min(limit.most() as usize);
+                let count = BITS.min(limit.max() as usize);
                 let begin = out.len();
                 self.bits(count, out);
                 out.resize(begin + count / 8 + 1, 0);
@@ -124,7 +124,7 @@ impl Values<'_> {
             }
             Kind::Vector(of, count) => self.parts(std::iter::repeat_n((*of, 0), *count), out),
             Kind::List(of, limit) => {
-                let count = count.min(limit.most() as usize);
+                let count = count.min(limit.max() as usize);
                 self.parts(std::iter::repeat_n((*of, 0), count), out);
             }
             Kind::Optional(of) => self.value(*of, 0, out),

@@ -130,7 +130,7 @@ pub struct Block {
 
 /// Parameters of a generated block.
 #[derive(Debug)]
-pub struct Place {
+pub struct BlockParameters {
     pub hash: Word,
     pub number: u64,
     pub timestamp: u64,
@@ -166,7 +166,7 @@ impl Block {
             size += 700 + 2 * transaction.input.0.len();
             transactions.push(transaction);
         }
-        let place = Place {
+        let place = BlockParameters {
             hash,
             number,
             timestamp: KNOWN_TIMESTAMP + 12 * (number - KNOWN_BLOCK),
@@ -174,17 +174,17 @@ impl Block {
             withdrawal: (number - KNOWN_BLOCK) * WITHDRAWALS,
             size: target,
         };
-        Self::around(world, dice, &place, transactions)
+        Self::from_transactions(world, dice, &place, transactions)
     }
 
     /// Builds a block of these transactions, with receipts and all other data.
-    pub fn around(
+    pub fn from_transactions(
         world: &World,
         dice: &mut Dice,
-        place: &Place,
+        place: &BlockParameters,
         transactions: Vec<Transaction>,
     ) -> Self {
-        let receipts = receipts::of_block(world, dice, &transactions);
+        let receipts = receipts::block_receipts(world, dice, &transactions);
         let gas_used = receipts
             .last()
             .map_or(0, |receipt| receipt.cumulative_gas_used.0);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::answers::{Answer, Answers};
+use crate::responses::{RecordedResponse, ResponseTable};
 use chain::Block;
 use values::{prefixed, Quantity};
 use world::{Dice, World};
@@ -37,19 +37,19 @@ const SINGLE_TRANSACTIONS: usize = 10;
 
 /// Builder of a table of responses.
 struct Builder {
-    answers: Answers,
+    answers: ResponseTable,
 }
 
 impl Builder {
     /// Adds a result under one or more params.
     fn add(&mut self, method: &str, params: &[String], result: &impl Serialize) {
         // The results are plain data, so serialization can't fail.
-        if let Ok(answer) = Answer::from_result(result) {
+        if let Ok(answer) = RecordedResponse::from_result(result) {
             self.add_answer(method, params, answer);
         }
     }
 
-    fn add_answer(&mut self, method: &str, params: &[String], answer: Answer) {
+    fn add_answer(&mut self, method: &str, params: &[String], answer: RecordedResponse) {
         let answer = Arc::new(answer);
         for params in params {
             let params = serde_json::from_str::<&RawValue>(params).ok();
@@ -59,11 +59,11 @@ impl Builder {
 }
 
 /// Generates the sample for `seed`.
-pub fn generate(seed: u64, lenient: bool) -> Answers {
+pub fn generate(seed: u64, lenient: bool) -> ResponseTable {
     let mut dice = Dice::new(seed);
     let world = World::new(&mut dice);
     let mut builder = Builder {
-        answers: Answers::new(lenient),
+        answers: ResponseTable::new(lenient),
     };
     for (age, size) in BLOCK_SIZES.into_iter().enumerate() {
         let block = Block::generate(&world, &mut dice, HEAD - age as u64, size);
@@ -123,7 +123,7 @@ fn add_block(builder: &mut Builder, world: &World, dice: &mut Dice, age: usize, 
     );
     builder.add("eth_getLogs", &[filter], &transfers);
 
-    let traces = traces::of_block(world, dice, block);
+    let traces = traces::block_traces(world, dice, block);
     let tracer = ",{\"tracer\":\"callTracer\"}";
     builder.add("debug_traceBlockByNumber", &by_name(tracer), &traces);
     builder.add("debug_traceBlockByHash", &by_hash(tracer), &traces);
@@ -149,7 +149,7 @@ fn add_block(builder: &mut Builder, world: &World, dice: &mut Dice, age: usize, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rpc::{Found, Source};
+    use crate::rpc::{CallResult, Source};
 
     /// The compressed size at zlib's level 6 determines the meaning of a benchmark on this data.
     /// The bands were measured on recorded mainnet responses.
@@ -224,7 +224,7 @@ mod tests {
         ];
         for (method, params, size, low, high) in bands {
             let params: &RawValue = serde_json::from_str(&params).unwrap();
-            let Found::Answer(answer) = answers.find(method, Some(params)) else {
+            let CallResult::Answer(answer) = answers.find(method, Some(params)) else {
                 panic!("{method} {params} has no answer");
             };
             let len = answer.payload("1").len();
@@ -243,7 +243,7 @@ mod tests {
             let mut dice = Dice::new(seed);
             let world = World::new(&mut dice);
             let block = Block::generate(&world, &mut dice, HEAD, 20_000);
-            let traces = traces::of_block(&world, &mut dice, &block);
+            let traces = traces::block_traces(&world, &mut dice, &block);
             let flat = traces::flatten(&block, &traces);
             let full = block.with_transactions();
             let all = serde_json::to_string(&(full, &block.receipts, &traces, flat));

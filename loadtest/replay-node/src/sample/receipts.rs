@@ -45,7 +45,11 @@ pub struct Receipt {
 /// Address, topics and data of a log.
 type Event = (Address, Vec<Word>, Vec<Word>);
 
-pub fn of_block(world: &World, dice: &mut Dice, transactions: &[Transaction]) -> Vec<Receipt> {
+pub fn block_receipts(
+    world: &World,
+    dice: &mut Dice,
+    transactions: &[Transaction],
+) -> Vec<Receipt> {
     let mut log_index = 0;
     let mut cumulative = 0;
     transactions

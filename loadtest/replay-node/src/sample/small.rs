@@ -8,7 +8,7 @@ use super::chain::code;
 use super::values::{prefixed, Address, Data, Fixed, Quantity, Word};
 use super::world::{Dice, World};
 use super::{Builder, HEAD};
-use crate::answers::Answer;
+use crate::responses::RecordedResponse;
 
 const NO_PARAMS: &str = "[]";
 /// Number of contracts and accounts that can be queried.
@@ -52,7 +52,7 @@ pub fn add(builder: &mut Builder, world: &World, dice: &mut Dice) {
     );
     // Some nodes omit the result of a method that returns nothing: the smallest possible
     // response, 24 B.
-    if let Ok(void) = Answer::from_response(r#"{"jsonrpc":"2.0","id":1}"#) {
+    if let Ok(void) = RecordedResponse::from_response(r#"{"jsonrpc":"2.0","id":1}"#) {
         builder.add_answer("debug_freeOSMemory", &none, void);
     }
     builder.add(

@@ -44,7 +44,7 @@ pub struct TransactionTrace {
 }
 
 /// Returns the call traces of a block, in the order of its transactions.
-pub fn of_block(world: &World, dice: &mut Dice, block: &Block) -> Vec<TransactionTrace> {
+pub fn block_traces(world: &World, dice: &mut Dice, block: &Block) -> Vec<TransactionTrace> {
     block
         .transactions
         .iter()

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 pub use self::pieces::Pieces;
 use self::pool::Pool;
+use crate::body_slices::BodySlices;
 use crate::page::Form;
-use crate::payload::Payload;
 
 /// Lists of a witness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,13 +91,13 @@ const METHODS: [(&str, Shape); 12] = [
 
 impl Shape {
     /// Returns the shape of a method, or `None` if it does not return a witness.
-    pub fn of(method: &str) -> Option<Self> {
+    pub fn from_method(method: &str) -> Option<Self> {
         let known = METHODS.iter().find(|(name, _)| *name == method);
         known.map(|(_, shape)| *shape)
     }
 
     /// Returns the shape of the route in a format.
-    pub fn of_route(form: Form) -> Self {
+    pub fn from_format(form: Form) -> Self {
         match form {
             Form::Json => Shape::Nested,
             Form::Ssz => Shape::Ssz,
@@ -168,7 +168,7 @@ impl Witness {
     }
 
     /// Returns a generator of another size that shares the pool.
-    pub fn of_size(&self, size: Size) -> Self {
+    pub fn with_size(&self, size: Size) -> Self {
         Self {
             size,
             ..self.clone()
@@ -181,9 +181,9 @@ impl Witness {
     }
 
     /// Returns the complete response to a call.
-    pub fn payload(&self, shape: Shape, id: &str) -> Payload {
+    pub fn payload(&self, shape: Shape, id: &str) -> BodySlices {
         let mut pieces = self.pieces(shape, id, usize::MAX);
-        Payload::from(pieces.next().unwrap_or_default())
+        BodySlices::from(pieces.next().unwrap_or_default())
     }
 }
 
@@ -198,7 +198,7 @@ struct Counts {
 }
 
 impl Counts {
-    fn of(witness: &Witness) -> Self {
+    fn from_witness(witness: &Witness) -> Self {
         let mut counts = Self::default();
         let mut nodes = 0;
         let mut json = 0;
@@ -224,13 +224,13 @@ impl Counts {
 fn rlp_prefix(list: List, len: u64) -> u64 {
     match list {
         List::Headers => 0,
-        _ => rlp_head(0x80, len).len() as u64,
+        _ => rlp_length_prefix(0x80, len).len() as u64,
     }
 }
 
 /// Returns the RLP prefix of a string (0x80) or a list (0xc0) of this length; a string of one
 /// byte has another form, but every string here is longer.
-fn rlp_head(kind: u8, len: u64) -> Vec<u8> {
+fn rlp_length_prefix(kind: u8, len: u64) -> Vec<u8> {
     if len < 56 {
         return vec![kind + len as u8];
     }
@@ -268,10 +268,10 @@ mod tests {
 
     #[test]
     fn rlp_prefix_depends_on_kind_and_length() {
-        assert_eq!(rlp_head(0x80, 55), [0xb7]);
-        assert_eq!(rlp_head(0x80, 56), [0xb8, 56]);
-        assert_eq!(rlp_head(0xc0, 0), [0xc0]);
-        assert_eq!(rlp_head(0xc0, 256), [0xf9, 1, 0]);
-        assert_eq!(rlp_head(0xc0, 0x0102_0304), [0xfb, 1, 2, 3, 4]);
+        assert_eq!(rlp_length_prefix(0x80, 55), [0xb7]);
+        assert_eq!(rlp_length_prefix(0x80, 56), [0xb8, 56]);
+        assert_eq!(rlp_length_prefix(0xc0, 0), [0xc0]);
+        assert_eq!(rlp_length_prefix(0xc0, 256), [0xf9, 1, 0]);
+        assert_eq!(rlp_length_prefix(0xc0, 0x0102_0304), [0xfb, 1, 2, 3, 4]);
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::{rlp_head, rlp_prefix, Counts, List, Shape, Witness, LISTS};
+use super::{rlp_length_prefix, rlp_prefix, Counts, List, Shape, Witness, LISTS};
 
 const RLP_ORDER: [List; 4] = [List::Headers, List::Codes, List::State, List::Keys];
 /// Lists of a witness by the specification.
@@ -33,7 +33,7 @@ impl Pieces {
     pub(super) fn new(witness: &Witness, shape: Shape, id: &str, piece: usize) -> Self {
         let counts = match shape {
             Shape::Status => Counts::default(),
-            _ => Counts::of(witness),
+            _ => Counts::from_witness(witness),
         };
         let mut this = Self {
             witness: witness.clone(),
@@ -73,7 +73,7 @@ impl Pieces {
         match self.shape {
             Shape::Object => self.made.extend_from_slice(b"{"),
             Shape::Rlp => {
-                let head = hex::encode(rlp_head(0xc0, self.rlp_len()));
+                let head = hex::encode(rlp_length_prefix(0xc0, self.rlp_len()));
                 let begin = format!(r#"{STATUS}"witness":"0x{head}"#);
                 self.made.extend_from_slice(begin.as_bytes());
             }
@@ -134,7 +134,7 @@ impl Pieces {
 
     /// Returns the bytes of the four lists in RLP.
     fn rlp_len(&self) -> u64 {
-        let of = |len: &u64| rlp_head(0xc0, *len).len() as u64 + len;
+        let of = |len: &u64| rlp_length_prefix(0xc0, *len).len() as u64 + len;
         self.counts.rlp.iter().map(of).sum()
     }
 
@@ -221,12 +221,12 @@ impl Pieces {
 
     fn rlp(&mut self, list: List, number: u64) {
         if number == 0 {
-            let head = rlp_head(0xc0, self.counts.rlp[list as usize]);
+            let head = rlp_length_prefix(0xc0, self.counts.rlp[list as usize]);
             self.made.extend_from_slice(hex::encode(head).as_bytes());
         }
         let len = self.witness.pool.item(list, number).len() as u64 / 2;
         if rlp_prefix(list, len) > 0 {
-            let head = rlp_head(0x80, len);
+            let head = rlp_length_prefix(0x80, len);
             self.made.extend_from_slice(hex::encode(head).as_bytes());
         }
         self.witness.pool.write(list, number, &mut self.made);
@@ -303,7 +303,7 @@ mod tests {
     fn announced_length_equals_the_length_of_all_pieces() {
         let pool = Witness::new(3, Size(0));
         for size in [0, 1, 1000, 30_000, 150_000] {
-            let witness = pool.of_size(Size(size));
+            let witness = pool.with_size(Size(size));
             for shape in [
                 Shape::Object,
                 Shape::Rlp,
@@ -329,7 +329,7 @@ mod tests {
     fn witness_has_approximately_the_requested_size() {
         let pool = Witness::new(3, Size(0));
         for size in [100_000, 3_000_000] {
-            let len = whole(&pool.of_size(Size(size)), Shape::Object).len() as u64;
+            let len = whole(&pool.with_size(Size(size)), Shape::Object).len() as u64;
             assert!((size..size + 60_000).contains(&len), "{len}");
         }
     }
@@ -359,7 +359,7 @@ mod tests {
     /// The route's lists are decoded by sszip's own walkers.
     #[test]
     fn witness_in_ssz_and_nested_json_has_the_items_of_the_object() {
-        let schema = Schema::of(Fork::Phase0, Preset::Mainnet);
+        let schema = Schema::for_fork(Fork::Phase0, Preset::Mainnet);
         let ty = schema.find("PayloadStatusWithWitness").unwrap();
         for size in [0, 400_000] {
             let witness = Witness::new(3, Size(size));

@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 
-use super::{rlp_head, List};
+use super::{rlp_length_prefix, List};
 use crate::sample::chain::code;
 use crate::sample::world::Dice;
 
@@ -133,12 +133,12 @@ fn header(dice: &mut Dice) -> Vec<u8> {
 }
 
 fn string(bytes: &[u8]) -> Vec<u8> {
-    [&rlp_head(0x80, bytes.len() as u64), bytes].concat()
+    [&rlp_length_prefix(0x80, bytes.len() as u64), bytes].concat()
 }
 
 fn list(parts: &[Vec<u8>]) -> Vec<u8> {
     let body = parts.concat();
-    [rlp_head(0xc0, body.len() as u64), body].concat()
+    [rlp_length_prefix(0xc0, body.len() as u64), body].concat()
 }
 
 #[cfg(test)]

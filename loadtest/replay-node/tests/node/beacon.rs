@@ -276,7 +276,7 @@ fn page_option_serves_files_at_their_paths() {
 #[test]
 fn sample_pages_are_valid_values_of_the_newest_fork() {
     let node = Node::on(&[]);
-    let schema = Schema::of(Fork::Fulu, Preset::Mainnet);
+    let schema = Schema::for_fork(Fork::Fulu, Preset::Mainnet);
     for (path, name) in [
         ("/eth/v2/beacon/blocks/head", "SignedBeaconBlock"),
         ("/eth/v2/debug/beacon/states/head", "BeaconState"),

@@ -19,7 +19,7 @@ impl Chain {
         Self { node }
     }
 
-    fn ask(&self, target: &str, method: &str, params: &Value) -> Value {
+    fn send(&self, target: &str, method: &str, params: &Value) -> Value {
         let call = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let response = self.node.post(target, &call.to_string());
         assert_eq!(response.status, 200);
@@ -28,12 +28,12 @@ impl Chain {
 
     /// Returns the complete response to a call.
     pub fn answer(&self, method: &str, params: &Value) -> Value {
-        self.ask("/", method, params)
+        self.send("/", method, params)
     }
 
     /// Returns the response of a node without lag, delay or outage.
-    pub fn honest(&self, method: &str, params: &Value) -> Value {
-        self.ask("/chain/answer", method, params)
+    pub fn current_response(&self, method: &str, params: &Value) -> Value {
+        self.send("/chain/answer", method, params)
     }
 
     /// Returns the result of a call.

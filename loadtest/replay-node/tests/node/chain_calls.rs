@@ -148,7 +148,7 @@ fn ids_and_batches_are_handled_as_with_recordings() {
         stats["methods"],
         json!({"eth_chainId": 2, "eth_syncing": 1})
     );
-    chain.honest("eth_chainId", &json!([]));
+    chain.current_response("eth_chainId", &json!([]));
     chain.change(&json!({"extend": 1}));
     let after = chain.node.stats();
     assert_eq!(

@@ -92,16 +92,17 @@ fn lagging_node_returns_no_newer_block() {
     assert_eq!(state["served_head"]["number"], 202);
     assert_eq!(chain.head(), 202);
     assert_eq!(
-        number(&chain.honest("eth_blockNumber", &json!([]))["result"]),
+        number(&chain.current_response("eth_blockNumber", &json!([]))["result"]),
         210
     );
     let finalized = |answer: Value| number(&answer["result"]["number"]);
     let ask = ("eth_getBlockByNumber", json!(["finalized", false]));
     assert_eq!(finalized(chain.answer(ask.0, &ask.1)), 140);
-    assert_eq!(finalized(chain.honest(ask.0, &ask.1)), 170);
+    assert_eq!(finalized(chain.current_response(ask.0, &ask.1)), 170);
 
     // Queries by number, by hash and by transaction.
-    let newer = chain.honest("eth_getBlockByNumber", &json!(["0xcc", false]))["result"].clone();
+    let newer =
+        chain.current_response("eth_getBlockByNumber", &json!(["0xcc", false]))["result"].clone();
     let unknown = [
         ("eth_getBlockByNumber", json!(["0xcc", false])),
         ("eth_getBlockByHash", json!([newer["hash"], false])),
@@ -113,7 +114,7 @@ fn lagging_node_returns_no_newer_block() {
     for (method, params) in &unknown {
         assert_eq!(chain.result(method, params), Value::Null, "{method}");
         assert_ne!(
-            chain.honest(method, params)["result"],
+            chain.current_response(method, params)["result"],
             Value::Null,
             "{method}"
         );
@@ -121,7 +122,7 @@ fn lagging_node_returns_no_newer_block() {
     assert_eq!(hash_at(&chain, 200), height_200);
     let beacon = chain.page("/eth/v1/beacon/headers/head");
     assert_eq!(beacon["data"]["header"]["message"]["slot"], "202");
-    let root = chain.honest("eth_blockNumber", &json!([]));
+    let root = chain.current_response("eth_blockNumber", &json!([]));
     assert_eq!(root["result"], hex(210));
     chain.change(&json!({"lag": 0}));
     assert_eq!(chain.head(), 210);
@@ -169,7 +170,7 @@ fn unavailable_node_responds_with_503_or_closes() {
     let asked = call("1", "eth_chainId", "[]");
     assert_eq!(chain.node.post("/", &asked).status, 503);
     assert_eq!(chain.node.get("/eth/v1/node/syncing").status, 503);
-    let honest = chain.honest("eth_chainId", &json!([]));
+    let honest = chain.current_response("eth_chainId", &json!([]));
     assert_eq!(honest["result"], "0x1");
     let state = chain.change(&json!({"extend": 1}));
     assert_eq!(

@@ -40,7 +40,7 @@ impl Socket {
         self.0.send(text).expect("the node reads");
     }
 
-    fn ask(&mut self, method: &str, params: Value) -> Value {
+    fn call(&mut self, method: &str, params: Value) -> Value {
         self.send(1, method, params);
         self.next()
     }
@@ -69,9 +69,9 @@ impl Socket {
 fn websocket_serves_calls_and_new_heads() {
     let chain = Chain::start(&[]);
     let mut socket = Socket::open(&chain);
-    assert_eq!(socket.ask("eth_chainId", json!([]))["result"], "0x1");
+    assert_eq!(socket.call("eth_chainId", json!([]))["result"], "0x1");
     chain.change(&json!({"extend": 1}));
-    let subscription = socket.ask("eth_subscribe", json!(["newHeads"]))["result"].clone();
+    let subscription = socket.call("eth_subscribe", json!(["newHeads"]))["result"].clone();
     chain.change(&json!({"extend": 2}));
     for height in [202, 203] {
         let head = socket.head(&subscription);
@@ -103,14 +103,17 @@ fn websocket_serves_calls_and_new_heads() {
     assert_eq!(socket.head(&subscription)["number"], hex(206));
 
     assert_eq!(
-        socket.ask("eth_unsubscribe", json!([subscription]))["result"],
+        socket.call("eth_unsubscribe", json!([subscription]))["result"],
         true
     );
     chain.change(&json!({"extend": 1}));
-    assert_eq!(socket.ask("eth_blockNumber", json!([]))["result"], hex(207));
-    let unknown = socket.ask("eth_unsubscribe", json!([subscription]));
+    assert_eq!(
+        socket.call("eth_blockNumber", json!([]))["result"],
+        hex(207)
+    );
+    let unknown = socket.call("eth_unsubscribe", json!([subscription]));
     assert_eq!(unknown["error"]["code"], -32000);
-    let other = socket.ask("eth_subscribe", json!(["logs"]));
+    let other = socket.call("eth_subscribe", json!(["logs"]));
     assert_eq!(other["error"]["code"], -32601);
     assert_eq!(chain.node.stats()["methods"]["eth_subscribe"], 2);
 }
@@ -142,7 +145,7 @@ fn upgrade_with_another_version_or_without_a_key_is_refused() {
 fn delay_affects_responses_over_websocket_but_not_heads() {
     let chain = Chain::start(&[]);
     let mut socket = Socket::open(&chain);
-    let subscription = socket.ask("eth_subscribe", json!(["newHeads"]))["result"].clone();
+    let subscription = socket.call("eth_subscribe", json!(["newHeads"]))["result"].clone();
     chain.change(&json!({"hold": {"method": "eth_blockNumber", "ms": 2000}}));
     socket.send(7, "eth_blockNumber", json!([]));
     chain.node.await_stat("/methods/eth_blockNumber", 1);

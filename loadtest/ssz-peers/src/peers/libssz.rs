@@ -55,7 +55,7 @@ macro_rules! structs {
         )*
 
         pub(super) fn codecs() -> &'static [Codec] {
-            const { &[$(Codec::of::<$name>(stringify!($name), Some(Json::of::<$name>())),)*] }
+            const { &[$(Codec::for_type::<$name>(stringify!($name), Some(Json::for_type::<$name>())),)*] }
         }
     };
 }

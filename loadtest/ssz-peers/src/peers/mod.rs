@@ -91,7 +91,7 @@ pub struct Json {
 }
 
 impl Json {
-    const fn of<T: Value + Serialize + DeserializeOwned>() -> Self {
+    const fn for_type<T: Value + Serialize + DeserializeOwned>() -> Self {
         Self {
             to_ssz: |json, serde| Ok(serde.read::<T>(json)?.encode()),
             from_ssz: |ssz, serde| serde.write(&T::decode(ssz)?),
@@ -100,7 +100,7 @@ impl Json {
 }
 
 impl Codec {
-    const fn of<T: Value>(name: &'static str, json: Option<Json>) -> Self {
+    const fn for_type<T: Value>(name: &'static str, json: Option<Json>) -> Self {
         Self {
             name,
             recode: |ssz| Ok(T::decode(ssz)?.encode()),

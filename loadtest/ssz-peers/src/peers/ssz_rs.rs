@@ -48,7 +48,7 @@ macro_rules! structs {
         )*
 
         pub(super) fn codecs() -> &'static [Codec] {
-            const { &[$(Codec::of::<$name>(stringify!($name), None),)*] }
+            const { &[$(Codec::for_type::<$name>(stringify!($name), None),)*] }
         }
     };
 }

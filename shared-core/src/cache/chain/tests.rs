@@ -1,27 +1,30 @@
 use proptest::prelude::*;
 
-use super::{Chain, Heights, Move, Sighting, Stamp, State, AHEAD, MOST_REORGS, MOST_SHOWN};
+use super::{
+    Chain, ChainChange, ChainDependency, ChainState, HeightKind, ShownBlock, MAX_AHEAD, MAX_REORGS,
+    MAX_SHOWN,
+};
 use crate::cache::class::Class;
 
 fn chain() -> Chain {
-    let chain = Chain::new(State::unknown(Heights::Blocks, 1_000));
-    chain.change(|state| state.moved(Move::Head(100)));
+    let chain = Chain::new(ChainState::unknown(HeightKind::Blocks, 1_000));
+    chain.change(|state| state.apply_change(ChainChange::Head(100)));
     chain
 }
 
-fn moved(chain: &Chain, by: Move) {
-    chain.change(|state| state.moved(by));
+fn moved(chain: &Chain, by: ChainChange) {
+    chain.change(|state| state.apply_change(by));
 }
 
 /// Returns the dependency of an entry that is fetched now.
-fn stamp(chain: &Chain, class: Class, height: Option<u64>) -> Stamp<'_> {
-    Stamp::new(chain, class, chain.mark().epoch, height)
+fn stamp(chain: &Chain, class: Class, height: Option<u64>) -> ChainDependency<'_> {
+    ChainDependency::new(chain, class, chain.mark().epoch, height)
 }
 
 #[test]
 fn empty_result_is_invalid_after_a_new_head_or_a_reorganisation() {
     let chain = chain();
-    for next in [Move::Head(101), Move::Reorg { from: 7 }] {
+    for next in [ChainChange::Head(101), ChainChange::Reorg { from: 7 }] {
         let nothing = stamp(&chain, Class::Nothing, Some(chain.mark().seen));
         assert!(nothing.holds());
         moved(&chain, next);
@@ -34,22 +37,22 @@ fn tip_entry_of_a_plausible_higher_head_invalidates_older_tip_entries() {
     let chain = chain();
     let old = stamp(&chain, Class::Tip, Some(100));
     let new = stamp(&chain, Class::Tip, Some(102));
-    assert!(new.tell() && !new.tell());
+    assert!(new.observe_dependency() && !new.observe_dependency());
     assert!(!old.holds() && new.holds());
     assert_eq!(chain.mark().seen, 102);
     // the node reaches that head later, and does not revert it
-    moved(&chain, Move::Head(101));
+    moved(&chain, ChainChange::Head(101));
     assert!(new.holds());
     // a head that is too far ahead is ignored
-    let mad = stamp(&chain, Class::Tip, Some(101 + AHEAD + 1));
-    assert!(!mad.tell() && new.holds());
+    let mad = stamp(&chain, Class::Tip, Some(101 + MAX_AHEAD + 1));
+    assert!(!mad.observe_dependency() && new.holds());
     // an entry of an epoch before a reorganisation is ignored too
-    moved(&chain, Move::Reorg { from: 101 });
-    assert!(!stamp_in(&chain, 0).tell());
+    moved(&chain, ChainChange::Reorg { from: 101 });
+    assert!(!stamp_in(&chain, 0).observe_dependency());
 }
 
-fn stamp_in(chain: &Chain, epoch: u64) -> Stamp<'_> {
-    Stamp::new(chain, Class::Tip, epoch, Some(110))
+fn stamp_in(chain: &Chain, epoch: u64) -> ChainDependency<'_> {
+    ChainDependency::new(chain, Class::Tip, epoch, Some(110))
 }
 
 #[test]
@@ -57,15 +60,15 @@ fn entry_answers_requests_with_an_older_dispatch_mark() {
     let chain = chain();
     let kept = |class| stamp(&chain, class, Some(100));
     let all = [Class::Tip, Class::Unfinalized, Class::Immutable].map(kept);
-    let answers = |mark: &super::Mark| all.each_ref().map(|stamp| stamp.answers(mark));
+    let answers = |mark: &super::DispatchMark| all.each_ref().map(|stamp| stamp.answers(mark));
     let before = chain.mark();
-    moved(&chain, Move::Head(101));
+    moved(&chain, ChainChange::Head(101));
     assert_eq!(answers(&before), [true; 3]);
     assert_eq!(answers(&chain.mark()), [false, true, true]);
-    moved(&chain, Move::Reorg { from: 90 });
+    moved(&chain, ChainChange::Reorg { from: 90 });
     assert_eq!(answers(&before), [true; 3]);
     assert_eq!(answers(&chain.mark()), [false, false, true]);
-    moved(&chain, Move::Wrong(true));
+    moved(&chain, ChainChange::Wrong(true));
     assert_eq!(answers(&before), [false; 3]);
 }
 
@@ -73,8 +76,8 @@ fn entry_answers_requests_with_an_older_dispatch_mark() {
 fn hash_of_another_branch_contradicts_the_recent_blocks() {
     let (owner, process) = (chain(), chain());
     let blocks = (0..20).map(|n| (100 - n, [n as u8; 32]));
-    owner.change(|state| state.knows(blocks));
-    process.told(owner.state());
+    owner.change(|state| state.set_recent_blocks(blocks));
+    process.set_state(owner.state());
     assert!(!process.contradicts(100, &[0; 32]) && process.contradicts(100, &[1; 32]));
     // older and newer blocks are not known
     assert!(process.contradicts(93, &[0; 32]));
@@ -84,10 +87,10 @@ fn hash_of_another_branch_contradicts_the_recent_blocks() {
 #[test]
 fn lower_head_is_accepted_after_a_reorganisation() {
     let chain = chain();
-    moved(&chain, Move::Reorg { from: 91 });
+    moved(&chain, ChainChange::Reorg { from: 91 });
     // other nodes may still have the higher head
     assert!(!stamp(&chain, Class::Tip, Some(90)).holds());
-    moved(&chain, Move::Head(90));
+    moved(&chain, ChainChange::Head(90));
     assert!(stamp(&chain, Class::Tip, Some(90)).holds());
 }
 
@@ -95,8 +98,8 @@ fn lower_head_is_accepted_after_a_reorganisation() {
 fn tip_entry_of_a_reverted_head_is_invalid_at_later_heads() {
     let owner = chain();
     let process = Chain::new(owner.state());
-    let tell = || process.told(owner.state());
-    moved(&owner, Move::Head(105));
+    let tell = || process.set_state(owner.state());
+    moved(&owner, ChainChange::Head(105));
     tell();
     // the node has gone back to 100, which the chain follower accepts after a while
     let taken = |class, height| stamp(&process, class, Some(height));
@@ -105,7 +108,7 @@ fn tip_entry_of_a_reverted_head_is_invalid_at_later_heads() {
     let below = taken(Class::Unfinalized, 100);
     assert!(tip.holds() && above.holds() && below.holds());
     for head in 100..107 {
-        moved(&owner, Move::Head(head));
+        moved(&owner, ChainChange::Head(head));
         tell();
         assert!(!tip.holds() && !above.holds() && below.holds(), "{head}");
         let of_now = taken(Class::Tip, process.mark().seen);
@@ -117,11 +120,11 @@ fn tip_entry_of_a_reverted_head_is_invalid_at_later_heads() {
 fn tip_entry_of_an_unconfirmed_height_is_invalid_once_the_height_is_dropped() {
     let chain = chain();
     let tip = stamp(&chain, Class::Tip, Some(110));
-    assert!(tip.tell() && tip.holds());
+    assert!(tip.observe_dependency() && tip.holds());
     let mut head = 100;
     while chain.mark().seen == 110 {
         head += 1;
-        moved(&chain, Move::Head(head));
+        moved(&chain, ChainChange::Head(head));
     }
     assert!(head < 110 && !tip.holds());
 }
@@ -130,12 +133,12 @@ fn tip_entry_of_an_unconfirmed_height_is_invalid_once_the_height_is_dropped() {
 fn unfinalized_entry_is_invalid_after_more_reorganisations_than_are_recorded() {
     let chain = chain();
     let old = stamp(&chain, Class::Unfinalized, Some(1));
-    for n in 0..MOST_REORGS {
+    for n in 0..MAX_REORGS {
         assert!(old.holds(), "{n}");
-        moved(&chain, Move::Reorg { from: 50 });
+        moved(&chain, ChainChange::Reorg { from: 50 });
     }
     assert!(old.holds());
-    moved(&chain, Move::Reorg { from: 50 });
+    moved(&chain, ChainChange::Reorg { from: 50 });
     assert!(!old.holds());
 }
 
@@ -149,12 +152,12 @@ fn entries_are_invalid_while_the_chain_is_wrong() {
         Class::Tip,
     ];
     let all = classes.map(|class| stamp(&chain, class, Some(100)));
-    moved(&chain, Move::Wrong(true));
+    moved(&chain, ChainChange::Wrong(true));
     assert!(chain.mark().is_wrong);
     assert!(all
         .iter()
         .all(|stamp| !stamp.holds() && !stamp.is_untouched()));
-    moved(&chain, Move::Wrong(false));
+    moved(&chain, ChainChange::Wrong(false));
     // entries that were fetched before this was noticed may belong to either chain
     assert_eq!(all.map(|stamp| stamp.holds()), [true, true, false, false]);
 }
@@ -162,19 +165,19 @@ fn entries_are_invalid_while_the_chain_is_wrong() {
 #[test]
 fn seen_head_is_kept_until_the_owner_reports_a_reorganisation() {
     let (owner, process) = (chain(), chain());
-    let tell = || process.told(owner.state());
+    let tell = || process.set_state(owner.state());
     assert!(process.sees(103));
-    moved(&owner, Move::Final(Some(60)));
-    moved(&owner, Move::Head(101));
+    moved(&owner, ChainChange::Final(Some(60)));
+    moved(&owner, ChainChange::Head(101));
     tell();
     let mark = process.mark();
     assert_eq!((mark.seen, mark.head), (103, Some(101)));
     assert!(mark.is_final(60) && !mark.is_final(61));
     // until the owner reports a reorganisation
-    moved(&owner, Move::Reorg { from: 101 });
+    moved(&owner, ChainChange::Reorg { from: 101 });
     tell();
     assert_eq!(process.mark().seen, 101);
-    moved(&owner, Move::Final(None));
+    moved(&owner, ChainChange::Final(None));
     tell();
     assert!(!process.mark().is_final(0));
 }
@@ -185,14 +188,14 @@ fn unconfirmed_head_is_dropped_after_some_new_heads() {
     let seen = |chain: &Chain| chain.state().seen;
     assert!(chain.sees(150));
     for (head, expected) in [(101, 150), (102, 150), (102, 150), (103, 150), (104, 104)] {
-        moved(&chain, Move::Head(head));
+        moved(&chain, ChainChange::Head(head));
         assert_eq!(seen(&chain), expected, "{head}");
     }
     assert!(stamp(&chain, Class::Tip, Some(104)).holds());
     // another response with that head confirms it
     assert!(chain.sees(150));
     for head in 105..125 {
-        moved(&chain, Move::Head(head));
+        moved(&chain, ChainChange::Head(head));
         assert!(!chain.sees(150));
         assert_eq!(seen(&chain), 150);
     }
@@ -205,7 +208,7 @@ fn unconfirmed_head_is_dropped_after_some_heads_of_the_owner() {
         let mut news = chain.state();
         news.seen = head;
         news.head = Some(head);
-        chain.told(news);
+        chain.set_state(news);
         chain.state().seen
     };
     assert!(chain.sees(150));
@@ -218,13 +221,13 @@ fn unconfirmed_head_is_dropped_after_some_heads_of_the_owner() {
 #[test]
 fn unfinalized_entry_is_invalid_until_the_owner_reports_the_state_again() {
     let (owner, process) = (chain(), chain());
-    moved(&owner, Move::Final(Some(60)));
-    process.told(owner.state());
+    moved(&owner, ChainChange::Final(Some(60)));
+    process.set_state(owner.state());
     let kept = stamp(&process, Class::Unfinalized, Some(1));
-    process.outdate();
+    process.mark_outdated();
     assert!(!kept.holds() && !process.mark().is_final(1));
     // the same owner, after its event stream was cut
-    process.told(owner.state());
+    process.set_state(owner.state());
     assert!(kept.holds());
 }
 
@@ -232,15 +235,15 @@ fn unfinalized_entry_is_invalid_until_the_owner_reports_the_state_again() {
 fn reorganisation_to_a_lower_head_takes_one_record() {
     let chain = chain();
     let below = stamp(&chain, Class::Unfinalized, Some(50));
-    for depth in 1..=MOST_REORGS as u64 {
+    for depth in 1..=MAX_REORGS as u64 {
         let head = 100 - depth;
-        moved(&chain, Move::Reorg { from: head + 1 });
+        moved(&chain, ChainChange::Reorg { from: head + 1 });
         let between = stamp(&chain, Class::Tip, Some(head + 1));
-        moved(&chain, Move::Head(head));
+        moved(&chain, ChainChange::Head(head));
         assert!(!between.is_untouched(), "block {head}");
     }
     assert!(below.holds());
-    moved(&chain, Move::Reorg { from: 80 });
+    moved(&chain, ChainChange::Reorg { from: 80 });
     assert!(!below.holds());
 }
 
@@ -274,14 +277,14 @@ proptest! {
         let mut blocks: Vec<u64> = (0..=100).collect();
         let mut made = 100;
         // dependency, class, epoch of the fetch, and the blocks at that time
-        let mut entries: Vec<(Stamp<'_>, usize, u64, Vec<u64>)> = Vec::new();
+        let mut entries: Vec<(ChainDependency<'_>, usize, u64, Vec<u64>)> = Vec::new();
         let (mut epoch, mut begun) = (0, 0);
         for step in steps {
             match step {
                 Step::Extend(by) => {
                     blocks.extend(made + 1..=made + by);
                     made += by;
-                    moved(&owner, Move::Head(blocks.len() as u64 - 1));
+                    moved(&owner, ChainChange::Head(blocks.len() as u64 - 1));
                 }
                 Step::Replace { depth, by } => {
                     let left = blocks.len() - depth as usize;
@@ -289,8 +292,8 @@ proptest! {
                     blocks.extend(made + 1..=made + by);
                     made += by;
                     epoch += 1;
-                    moved(&owner, Move::Reorg { from: left as u64 });
-                    moved(&owner, Move::Head(blocks.len() as u64 - 1));
+                    moved(&owner, ChainChange::Reorg { from: left as u64 });
+                    moved(&owner, ChainChange::Head(blocks.len() as u64 - 1));
                 }
                 Step::Fetch { up_to, class } => {
                     let height = match CLASSES[class] {
@@ -303,18 +306,18 @@ proptest! {
                 }
                 Step::ReplaceOwner => {
                     // the next owner has no state of the former one
-                    let mut state = State::unknown(Heights::Blocks, 2_000 + made);
+                    let mut state = ChainState::unknown(HeightKind::Blocks, 2_000 + made);
                     state.epoch = state.epoch.max(owner.mark().epoch + 1_000);
                     state.since = state.epoch;
-                    state.moved(Move::Head(blocks.len() as u64 - 1));
+                    state.apply_change(ChainChange::Head(blocks.len() as u64 - 1));
                     owner.change(|old| *old = state);
                     epoch += 1;
                     begun = epoch;
                 }
             }
-            process.told(owner.state());
+            process.set_state(owner.state());
             for (stamp, class, fetched_in, seen) in &entries {
-                let is_known = *fetched_in >= begun && epoch - fetched_in <= MOST_REORGS as u64;
+                let is_known = *fetched_in >= begun && epoch - fetched_in <= MAX_REORGS as u64;
                 let untouched = match CLASSES[*class] {
                     Class::Unfinalized => is_known && blocks.starts_with(seen),
                     Class::Tip => epoch == *fetched_in,
@@ -328,22 +331,22 @@ proptest! {
     }
 }
 
-fn part(height: u64) -> Sighting {
-    Sighting {
+fn part(height: u64) -> ShownBlock {
+    ShownBlock {
         height,
         is_block: false,
     }
 }
 
-fn block(height: u64) -> Sighting {
-    Sighting {
+fn block(height: u64) -> ShownBlock {
+    ShownBlock {
         height,
         is_block: true,
     }
 }
 
 /// Returns the dependency of an entry about the head that a process fetches now.
-fn fetched(chain: &Chain) -> Stamp<'_> {
+fn fetched(chain: &Chain) -> ChainDependency<'_> {
     let mark = chain.mark();
     stamp(chain, Class::Tip, Some(mark.seen)).after_tip_ends(mark.tip_ends)
 }
@@ -367,14 +370,14 @@ fn shown_block_above_the_head_invalidates_only_older_tip_entries() {
     assert!(!chain.shows(block(101)) && !chain.shows(part(101)));
     let newest = fetched(&chain);
     assert!(newest.holds());
-    moved(&chain, Move::Head(101));
+    moved(&chain, ChainChange::Head(101));
     assert!(!newest.holds() && fetched(&chain).holds());
 }
 
 #[test]
 fn absurd_height_ends_the_tip_once_and_later_blocks_end_it_again() {
     let chain = chain();
-    for height in [u64::MAX, u64::MAX - 1, 1 << 63, 100 + AHEAD, 101, 102] {
+    for height in [u64::MAX, u64::MAX - 1, 1 << 63, 100 + MAX_AHEAD, 101, 102] {
         let kept = fetched(&chain);
         assert!(kept.holds(), "{height}");
         assert!(chain.shows(block(height)) && !kept.holds(), "{height}");
@@ -382,19 +385,19 @@ fn absurd_height_ends_the_tip_once_and_later_blocks_end_it_again() {
         assert!(!chain.shows(block(height)) && kept.holds(), "{height}");
     }
     // regardless of their number
-    for height in 0..10 * MOST_SHOWN as u64 {
+    for height in 0..10 * MAX_SHOWN as u64 {
         chain.shows(block(1_000_000 - height));
     }
     assert!(chain.shows(part(103)) && !chain.shows(part(103)));
-    assert!(chain.state().shown.len() <= MOST_SHOWN);
+    assert!(chain.state().shown.len() <= MAX_SHOWN);
 }
 
 #[test]
 fn shown_height_invalidates_tip_entries_again_after_a_reorganisation() {
     let chain = chain();
     assert!(chain.shows(block(101)));
-    moved(&chain, Move::Reorg { from: 99 });
-    moved(&chain, Move::Head(100));
+    moved(&chain, ChainChange::Reorg { from: 99 });
+    moved(&chain, ChainChange::Head(100));
     let kept = fetched(&chain);
     assert!(kept.holds() && chain.shows(block(101)) && !kept.holds());
 }
@@ -409,17 +412,17 @@ fn shown_block_that_the_owner_publishes_invalidates_older_tip_entries_everywhere
     assert!(here.is_below_floor(epoch, Some(100)) && !elsewhere.is_below_floor(epoch, Some(100)));
     // fetched since then, before the owner has reported the block
     let new = fetched(&here);
-    assert!(owner.is_told_of(part(101)) && !owner.is_told_of(part(101)));
+    assert!(owner.is_above_head(part(101)) && !owner.is_above_head(part(101)));
     assert!(!old.holds());
     for chain in [&here, &elsewhere] {
-        chain.told(owner.state());
+        chain.set_state(owner.state());
         assert!(!chain.is_below_floor(owner.mark().epoch, Some(100)));
         assert!(!chain.shows(part(101)));
     }
     assert!(new.holds() && !there.holds() && fetched(&elsewhere).holds());
     // another block that another process has shown
-    assert!(owner.is_told_of(part(102)));
-    here.told(owner.state());
+    assert!(owner.is_above_head(part(102)));
+    here.set_state(owner.state());
     assert!(!new.holds());
 }
 
@@ -435,8 +438,8 @@ fn tip_entry_with_the_head_number_survives_the_block_that_it_shows() {
     assert!(here.shows(block(101)) && here.sees(101));
     assert!(number.holds() && !balance.holds());
     let put = stamp(&owner, Class::Tip, Some(101));
-    assert!(owner.is_told_of(block(101)) && put.holds() && put.tell());
-    here.told(owner.state());
+    assert!(owner.is_above_head(block(101)) && put.holds() && put.observe_dependency());
+    here.set_state(owner.state());
     assert!(number.holds() && here.shows(part(102)) && !number.holds());
 }
 
@@ -445,7 +448,7 @@ fn owner_event_that_arrives_after_a_newer_entry_does_not_restore_older_entries()
     let owner = chain();
     let process = Chain::new(owner.state());
     let shown = |height| {
-        let is_news = owner.is_told_of(Sighting {
+        let is_news = owner.is_above_head(ShownBlock {
             height,
             is_block: false,
         });
@@ -453,12 +456,13 @@ fn owner_event_that_arrives_after_a_newer_entry_does_not_restore_older_entries()
         owner.state()
     };
     let (first, second) = (shown(101), shown(102));
-    let of = |state: &State| Stamp::new(&process, Class::Tip, state.epoch, Some(100));
+    let of =
+        |state: &ChainState| ChainDependency::new(&process, Class::Tip, state.epoch, Some(100));
     let (old, new) = (of(&first), of(&second));
-    new.tell_of_owner();
+    new.observe_owner_dependency();
     assert!(!old.holds() && new.holds());
-    process.told(first);
+    process.set_state(first);
     assert!(!old.holds() && new.holds());
-    process.told(second);
+    process.set_state(second);
     assert!(!old.holds() && new.holds());
 }

@@ -3,19 +3,19 @@
 
 use std::sync::Arc;
 
-use super::{Entry, Gate, Payload, Sink};
-use crate::gzip::open::{open, Open};
-use crate::gzip::splice::{Body, Member};
+use super::{BodySink, CacheEntry, CompressionGate, Payload};
+use crate::gzip::open::{open, OpenStream};
+use crate::gzip::splice::{Body, GzipMember};
 
 /// A response in a batch. White space after it is dropped.
 #[derive(Clone, Copy, Debug)]
-pub enum Element<'a> {
+pub enum BatchElement<'a> {
     /// A stored entry, under an id.
-    Stored(&'a Entry, &'a [u8]),
+    Stored(&'a CacheEntry, &'a [u8]),
     /// A response as JSON: a miss that was just fetched, or an error.
-    Text(&'a [u8]),
+    RawJson(&'a [u8]),
     /// A response that is assembled from its parts.
-    Built {
+    Assembled {
         /// The id, as JSON text.
         id: &'a [u8],
         /// Name of the member, `result` or `error`.
@@ -25,28 +25,28 @@ pub enum Element<'a> {
     },
 }
 
-/// The text around the parts of [`Element::Built`].
-const BUILT: [&[u8]; 4] = [b"{\"jsonrpc\":\"2.0\",\"id\":", b",\"", b"\":", b"}"];
+/// The text around the parts of [`BatchElement::Assembled`].
+const ENVELOPE: [&[u8]; 4] = [b"{\"jsonrpc\":\"2.0\",\"id\":", b",\"", b"\":", b"}"];
 
-impl<'a> From<(&'a Arc<Entry>, &'a [u8])> for Element<'a> {
-    fn from((entry, id): (&'a Arc<Entry>, &'a [u8])) -> Self {
+impl<'a> From<(&'a Arc<CacheEntry>, &'a [u8])> for BatchElement<'a> {
+    fn from((entry, id): (&'a Arc<CacheEntry>, &'a [u8])) -> Self {
         Self::Stored(entry, id)
     }
 }
 
-impl Element<'_> {
+impl BatchElement<'_> {
     fn length(&self) -> u64 {
         match self {
             Self::Stored(entry, id) => entry.length(id),
-            Self::Text(text) => text.len() as u64,
-            Self::Built { id, member, value } => {
-                let around: usize = BUILT.iter().map(|part| part.len()).sum();
+            Self::RawJson(text) => text.len() as u64,
+            Self::Assembled { id, member, value } => {
+                let around: usize = ENVELOPE.iter().map(|part| part.len()).sum();
                 (around + id.len() + member.len() + value.len()) as u64
             }
         }
     }
 
-    fn is_coded(&self) -> bool {
+    fn is_compressed(&self) -> bool {
         matches!(self, Self::Stored(entry, _) if matches!(entry.payload(), Payload::Open(_)))
     }
 }
@@ -56,27 +56,27 @@ impl Element<'_> {
 /// The text between compressed elements is compressed now if the gate allows it, as many small
 /// responses do not make a small batch. The body is identity if no element is compressed and
 /// compression makes it no smaller, see [`Body::is_gzip`]. Returns `None` if memory is refused.
-pub fn batch_gzip(elements: &[Element], gate: Gate) -> Option<Body> {
+pub fn batch_gzip(elements: &[BatchElement], gate: CompressionGate) -> Option<Body> {
     gzip(elements, gate, false)
 }
 
 /// Returns the array for a client that accepts gzip only: the body is gzip in any case.
-pub fn batch_gzip_always(elements: &[Element], gate: Gate) -> Option<Body> {
+pub fn batch_gzip_always(elements: &[BatchElement], gate: CompressionGate) -> Option<Body> {
     gzip(elements, gate, true)
 }
 
-fn gzip(elements: &[Element], gate: Gate, always: bool) -> Option<Body> {
+fn gzip(elements: &[BatchElement], gate: CompressionGate, always: bool) -> Option<Body> {
     // two brackets, and a comma between elements
-    let length = elements.iter().map(Element::length).sum::<u64>() + elements.len() as u64 + 1;
-    let has_coded = elements.iter().any(Element::is_coded);
+    let length = elements.iter().map(BatchElement::length).sum::<u64>() + elements.len() as u64 + 1;
+    let has_coded = elements.iter().any(BatchElement::is_compressed);
     if !always && !has_coded && length < gate.min_length {
         return batch_identity(elements);
     }
-    let own = own_length(elements, Entry::coded_length);
-    let mut member = Member::with_room(elements.len() + 1, own)?;
+    let own = copied_length(elements, CacheEntry::compressed_length);
+    let mut member = GzipMember::with_capacity(elements.len() + 1, own)?;
     write(&mut member, elements, |member, _, open| {
         code(member, gate)?;
-        member.open(open)
+        member.append_open(open)
     })?;
     code(&mut member, gate)?;
     let body = member.finish()?;
@@ -89,33 +89,33 @@ fn gzip(elements: &[Element], gate: Gate, always: bool) -> Option<Body> {
 
 /// Returns the array of `elements`, in their order, for a client that accepts identity. Returns
 /// `None` if memory is refused.
-pub fn batch_identity(elements: &[Element]) -> Option<Body> {
+pub fn batch_identity(elements: &[BatchElement]) -> Option<Body> {
     let mut body = Body::identity();
-    body.make_room(own_length(elements, Entry::plain_length))?;
+    body.make_room(copied_length(elements, CacheEntry::identity_length))?;
     write(&mut body, elements, |body, entry, _| {
-        body.push_shared(&entry.plain()?)
+        body.push_shared(&entry.identity_payload()?)
     })?;
     Some(body)
 }
 
 /// Writes the array; `coded` writes the payloads of compressed entries.
-fn write<S: Sink>(
+fn write<S: BodySink>(
     to: &mut S,
-    elements: &[Element],
-    mut coded: impl FnMut(&mut S, &Entry, &Open) -> Option<()>,
+    elements: &[BatchElement],
+    mut coded: impl FnMut(&mut S, &CacheEntry, &OpenStream) -> Option<()>,
 ) -> Option<()> {
     for (n, element) in elements.iter().enumerate() {
         to.text(if n == 0 { b"[" } else { b"," })?;
         match element {
-            Element::Text(json) => to.text(json.trim_ascii())?,
-            Element::Built { id, member, value } => {
+            BatchElement::RawJson(json) => to.text(json.trim_ascii())?,
+            BatchElement::Assembled { id, member, value } => {
                 let parts = [id, member.as_bytes(), value, b""];
-                for (around, part) in BUILT.iter().zip(parts) {
+                for (around, part) in ENVELOPE.iter().zip(parts) {
                     to.text(around)?;
                     to.text(part)?;
                 }
             }
-            Element::Stored(entry, id) => {
+            BatchElement::Stored(entry, id) => {
                 entry.write(to, id, true, |to| match entry.payload() {
                     Payload::Raw(bytes) => to.text(bytes),
                     Payload::Open(open) => coded(to, entry, open),
@@ -128,17 +128,17 @@ fn write<S: Sink>(
 
 /// Number of bytes that are copied into a batch: brackets, commas, texts, ids, and the copied parts
 /// of payloads.
-fn own_length(elements: &[Element], payload: impl Fn(&Entry) -> usize) -> usize {
+fn copied_length(elements: &[BatchElement], payload: impl Fn(&CacheEntry) -> usize) -> usize {
     let lengths = elements.iter().map(|element| match element {
-        Element::Text(_) | Element::Built { .. } => {
+        BatchElement::RawJson(_) | BatchElement::Assembled { .. } => {
             usize::try_from(element.length()).unwrap_or(usize::MAX)
         }
-        Element::Stored(entry, id) => {
+        BatchElement::Stored(entry, id) => {
             let around = entry.envelope().length() + id.len();
             around
                 + match entry.payload() {
                     Payload::Raw(bytes) => bytes.len(),
-                    Payload::Open(_) => Body::copied(payload(entry)),
+                    Payload::Open(_) => Body::copied_length(payload(entry)),
                 }
         }
     });
@@ -146,8 +146,8 @@ fn own_length(elements: &[Element], payload: impl Fn(&Entry) -> usize) -> usize 
 }
 
 /// Compresses the text that is being written, if that makes it smaller.
-fn code(member: &mut Member, gate: Gate) -> Option<()> {
-    let text = member.written();
+fn code(member: &mut GzipMember, gate: CompressionGate) -> Option<()> {
+    let text = member.unfinished_text();
     if (text.len() as u64) < gate.min_length {
         return Some(());
     }

@@ -1,14 +1,14 @@
 //! Cache entries: stored responses without the id of their call.
 //!
-//! [`batch`] assembles JSON-RPC batches, [`wire`] serializes entries, [`about`] has the attributes
-//! that the owner and the store need, `check` parses entries that were stored unchecked, and
+//! [`batch`] assembles JSON-RPC batches, [`wire`] serializes entries, [`store_attributes`] has the attributes
+//! that the owner and the store need, `strict_check` parses entries that were stored unchecked, and
 //! `recompress` makes them smaller.
 
-pub mod about;
 pub mod batch;
-pub(crate) mod check;
 #[cfg(feature = "store")]
 pub mod recompress;
+pub mod store_attributes;
+pub(crate) mod strict_check;
 pub mod wire;
 
 use std::fmt;
@@ -17,33 +17,33 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use serde::{Deserialize, Serialize};
 
-use super::chain::{Chain, Chains, Mark, Stamp};
+use super::chain::{Chain, ChainDependency, Chains, DispatchMark};
 use super::class::Class;
-use super::http::Stale;
-use super::{stale, Key, Namespace};
+use super::response_directives::StaleDirectives;
+use super::{use_stale, Key, Namespace};
 use crate::bytes::Bytes;
-use crate::gzip::open::{open_in, Open};
-use crate::gzip::splice::{Body, Member};
+use crate::gzip::open::{open_in, OpenStream};
+use crate::gzip::splice::{Body, GzipMember};
 use crate::lock::locked;
 use crate::memory::{Budget, Reservation};
 
 /// The position of the id in a JSON-RPC response. Members may be in any order: Nethermind writes
 /// the id after the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub enum IdPlace {
+pub enum IdPosition {
     /// The id comes first.
     BeforeResult,
     /// The result comes first.
     AfterResult,
     /// There is no id: the entry is the body of a GET.
-    Nowhere,
+    None,
 }
 
 /// The bytes of a response around its id and its result, unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// Position of the id.
-    pub id: IdPlace,
+    pub id: IdPosition,
     /// Bytes before the id and the result.
     pub before: Box<[u8]>,
     /// Bytes between the two.
@@ -56,7 +56,7 @@ impl Envelope {
     /// Creates the envelope of a body that is all payload.
     pub fn none() -> Self {
         Self {
-            id: IdPlace::Nowhere,
+            id: IdPosition::None,
             before: Box::default(),
             between: Box::default(),
             after: Box::default(),
@@ -66,16 +66,16 @@ impl Envelope {
     /// Returns the text before the result, with `id`.
     fn head<'a>(&'a self, id: &'a [u8]) -> [&'a [u8]; 3] {
         match self.id {
-            IdPlace::BeforeResult => [&self.before, id, &self.between],
-            IdPlace::AfterResult => [&self.before, b"", b""],
-            IdPlace::Nowhere => [&self.before, b"", &self.between],
+            IdPosition::BeforeResult => [&self.before, id, &self.between],
+            IdPosition::AfterResult => [&self.before, b"", b""],
+            IdPosition::None => [&self.before, b"", &self.between],
         }
     }
 
     /// Returns the text after the result, with `id`, ending with `after`.
     fn tail<'a>(&'a self, id: &'a [u8], after: &'a [u8]) -> [&'a [u8]; 3] {
         match self.id {
-            IdPlace::AfterResult => [&self.between, id, after],
+            IdPosition::AfterResult => [&self.between, id, after],
             _ => [b"", b"", after],
         }
     }
@@ -91,7 +91,7 @@ pub enum Payload {
     /// Uncompressed: too short to be compressed, or not made smaller by it.
     Raw(Bytes),
     /// Compressed.
-    Open(Open),
+    Open(OpenStream),
 }
 
 impl Payload {
@@ -105,7 +105,7 @@ impl Payload {
 
 /// The conditions and the level of compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gate {
+pub struct CompressionGate {
     /// Minimum length in bytes, without the id; shorter responses are stored uncompressed.
     pub min_length: u64,
     /// Level of libdeflate, 0 to 12.
@@ -115,7 +115,7 @@ pub struct Gate {
 /// The properties of an entry besides its bytes. Its times have no meaning in another process; its
 /// headers are serialized separately.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Meta {
+pub struct EntryMeta {
     /// Status code.
     pub status: u16,
     /// Headers to send, in order: the content type and others that the caller allows, but never a
@@ -131,7 +131,7 @@ pub struct Meta {
     /// revalidated.
     pub revalidates: bool,
     /// The node's directives about serving it stale, after `expires_at`.
-    pub stale: Stale,
+    pub stale: StaleDirectives,
     /// Time from which on it is stale, in milliseconds of the same clock.
     #[serde(skip)]
     pub expires_at: u64,
@@ -140,13 +140,13 @@ pub struct Meta {
     /// Block that the response is about.
     pub block_number: Option<u64>,
     /// Namespace and epoch of the request, if its chain is followed
-    /// ([`State::epoch`](super::chain::State::epoch)).
+    /// ([`State::epoch`](super::chain::ChainState::epoch)).
     pub follows: Option<(Namespace, u64)>,
     /// The highest block on which the response depends, or the head that it reports.
     pub height: Option<u64>,
 }
 
-impl Default for Meta {
+impl Default for EntryMeta {
     /// Creates the properties of a response with status 200.
     fn default() -> Self {
         Self {
@@ -155,7 +155,7 @@ impl Default for Meta {
             stored_at: 0,
             age: 0,
             revalidates: false,
-            stale: Stale::default(),
+            stale: StaleDirectives::default(),
             expires_at: 0,
             class: Class::default(),
             block_number: None,
@@ -165,7 +165,7 @@ impl Default for Meta {
     }
 }
 
-impl Meta {
+impl EntryMeta {
     fn weight(&self) -> usize {
         let fields = self.fields.iter();
         fields
@@ -175,13 +175,13 @@ impl Meta {
 }
 
 /// A stored response that can be sent under any id, in either content coding.
-pub struct Entry {
+pub struct CacheEntry {
     envelope: Envelope,
     payload: Payload,
-    meta: Meta,
+    meta: EntryMeta,
     /// Weight without cached identity bytes.
     weight: u64,
-    plain: Mutex<Decoded>,
+    plain: Mutex<IdentityBytes>,
     /// Chain on which the entry depends, if it is followed.
     chain: Option<Arc<Chain>>,
     /// Whether the entry has to be checked before it is sent, see `check`.
@@ -198,76 +198,81 @@ pub struct Entry {
 
 /// The identity form of a compressed payload.
 #[derive(Debug)]
-struct Decoded {
-    kept: Plain,
+struct IdentityBytes {
+    kept: IdentityCache,
     /// Identity bytes that are being sent.
-    lent: Weak<Lent>,
+    lent: Weak<BorrowedIdentity>,
 }
 
 /// Identity bytes of an entry that are being sent. They are reserved once for all their senders,
 /// whether a tier still has the entry or not.
 #[derive(Debug)]
-pub struct Lent {
+pub struct BorrowedIdentity {
     bytes: OnceLock<Bytes>,
     _reservation: Reservation,
 }
 
 /// Minimum length in bytes of identity bytes that are reserved: the buffers of a connection take as
 /// much.
-const RESERVED: u64 = 64 << 10;
+const MIN_RESERVED: u64 = 64 << 10;
 
 /// The result of borrowing identity bytes, which decides whether they may be sent.
 #[derive(Debug)]
-pub enum Lending {
+pub enum IdentityLoanState {
     /// The bytes need no reservation.
-    Free,
+    NotReserved,
     /// The reservation, which the caller keeps until the bytes are sent.
-    Lent(Arc<Lent>),
+    Reserved(Arc<BorrowedIdentity>),
     /// The memory budget is used up.
     Refused,
 }
 
 /// The cache of identity bytes, which are kept from their second use on.
 #[derive(Debug)]
-enum Plain {
-    Unwanted,
-    WantedOnce,
-    Kept(Bytes),
+enum IdentityCache {
+    Unused,
+    UsedOnce,
+    Cached(Bytes),
     /// There is no space for them.
-    Never,
+    Disabled,
 }
 
 /// The output that a response is copied to: a gzip member, or an identity body.
-trait Sink {
+trait BodySink {
     /// Appends bytes; returns `None` if memory is refused.
     fn text(&mut self, more: &[u8]) -> Option<()>;
 }
 
-impl Sink for Member {
+impl BodySink for GzipMember {
     fn text(&mut self, more: &[u8]) -> Option<()> {
-        Member::text(self, more)
+        GzipMember::append_text(self, more)
     }
 }
 
-impl Sink for Body {
+impl BodySink for Body {
     fn text(&mut self, more: &[u8]) -> Option<()> {
         self.copy(more)
     }
 }
 
-impl Entry {
+impl CacheEntry {
     /// Creates an entry, with `result` compressed if the gate allows it and that makes it smaller.
     /// Returns `None` if memory is refused, or there is no such level.
-    pub fn code(envelope: Envelope, result: &[u8], gate: Gate, meta: Meta) -> Option<Self> {
-        Self::code_in(envelope, result, gate, meta, &mut Vec::new())
-    }
-
-    /// Creates an entry like [`code`](Self::code), with `room` as working memory.
-    pub fn code_in(
+    pub fn compress_payload(
         envelope: Envelope,
         result: &[u8],
-        gate: Gate,
-        meta: Meta,
+        gate: CompressionGate,
+        meta: EntryMeta,
+    ) -> Option<Self> {
+        Self::compress_payload_in(envelope, result, gate, meta, &mut Vec::new())
+    }
+
+    /// Creates an entry like [`compress_payload`](Self::compress_payload), with `room` as working memory.
+    pub fn compress_payload_in(
+        envelope: Envelope,
+        result: &[u8],
+        gate: CompressionGate,
+        meta: EntryMeta,
         room: &mut Vec<u8>,
     ) -> Option<Self> {
         let length = (envelope.length() + result.len()) as u64;
@@ -284,14 +289,14 @@ impl Entry {
     }
 
     /// Creates an entry of a payload that is compressed already.
-    pub fn new(envelope: Envelope, payload: Payload, meta: Meta) -> Self {
+    pub fn new(envelope: Envelope, payload: Payload, meta: EntryMeta) -> Self {
         Self {
             weight: (OVERHEAD + envelope.length() + meta.weight() + payload.weight()) as u64,
             envelope,
             payload,
             meta,
-            plain: Mutex::new(Decoded {
-                kept: Plain::Unwanted,
+            plain: Mutex::new(IdentityBytes {
+                kept: IdentityCache::Unused,
                 lent: Weak::new(),
             }),
             chain: None,
@@ -314,12 +319,12 @@ impl Entry {
     }
 
     /// Returns the other properties.
-    pub fn meta(&self) -> &Meta {
+    pub fn meta(&self) -> &EntryMeta {
         &self.meta
     }
 
     /// Whether the entry is an empty result.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_empty_result(&self) -> bool {
         self.meta.class == Class::Nothing
     }
 
@@ -331,9 +336,9 @@ impl Entry {
         self
     }
 
-    /// Sets the number of the last [invalidation](super::process::changes::Changes) before the
+    /// Sets the number of the last [invalidation](super::process::invalidations::Invalidations) before the
     /// request.
-    pub fn after(mut self, changes: u64) -> Self {
+    pub fn with_invalidation(mut self, changes: u64) -> Self {
         self.changes = changes;
         self
     }
@@ -350,32 +355,32 @@ impl Entry {
     }
 
     /// Marks the entry to be compared with the same resource in its other format before it is sent.
-    pub fn uncompared(mut self) -> Self {
+    pub fn mark_format_unchecked(mut self) -> Self {
         self.uncompared = AtomicBool::new(true);
         self
     }
 
     /// Whether the entry has still to be compared with its other format.
-    pub fn is_uncompared(&self) -> bool {
+    pub fn is_format_unchecked(&self) -> bool {
         self.uncompared.load(Ordering::Relaxed)
     }
 
     /// Records that the entry was compared with its other format, and may be sent.
-    pub fn was_compared(&self) {
+    pub fn mark_format_checked(&self) {
         self.uncompared.store(false, Ordering::Relaxed);
     }
 
     /// Connects the entry with its chain, if `chains` has it.
-    pub fn among(mut self, chains: &Chains) -> Self {
+    pub fn with_chain_dependency(mut self, chains: &Chains) -> Self {
         let follows = self.meta.follows;
         self.chain = follows.and_then(|(namespace, _)| chains.get(&namespace));
         self
     }
 
-    /// Connects an entry of the owner with its chain, like [`among`](Self::among). Returns `None`
+    /// Connects an entry of the owner with its chain, like [`with_chain_dependency`](Self::with_chain_dependency). Returns `None`
     /// if the entry is about a head that has ended here before the owner was notified.
-    pub fn of_owner(self, chains: &Chains) -> Option<Self> {
-        let mut entry = self.among(chains);
+    pub fn from_owner(self, chains: &Chains) -> Option<Self> {
+        let mut entry = self.with_chain_dependency(chains);
         if let (Some(chain), Some((_, epoch))) = (&entry.chain, entry.meta.follows) {
             // set first, so that an end meanwhile is not missed
             entry.tip_ends = chain.tip_ends();
@@ -388,9 +393,9 @@ impl Entry {
     }
 
     /// Returns the dependency of the entry on its chain, if the chain is followed.
-    pub fn stamp(&self) -> Option<Stamp<'_>> {
+    pub fn stamp(&self) -> Option<ChainDependency<'_>> {
         let (chain, (_, epoch)) = (self.chain.as_ref()?, self.meta.follows?);
-        let stamp = Stamp::new(chain, self.meta.class, epoch, self.meta.height);
+        let stamp = ChainDependency::new(chain, self.meta.class, epoch, self.meta.height);
         Some(stamp.after_tip_ends(self.tip_ends))
     }
 
@@ -401,62 +406,62 @@ impl Entry {
 
     /// Whether the entry may answer a request with this dispatch mark, though a newer response may
     /// exist.
-    pub fn answers(&self, mark: Option<&Mark>) -> bool {
+    pub fn answers_request(&self, mark: Option<&DispatchMark>) -> bool {
         let stamp = self.stamp();
         stamp.is_none_or(|stamp| mark.is_none_or(|mark| stamp.answers(mark)))
     }
 
     /// Whether no block that the entry depends on was replaced; there may be a newer head.
-    pub fn is_untouched(&self) -> bool {
+    pub fn is_unchanged_but_age(&self) -> bool {
         self.stamp().is_none_or(|stamp| stamp.is_untouched())
     }
 
     /// Returns an entry with the same body and other properties.
-    pub fn with(&self, meta: Meta) -> Self {
+    pub fn with(&self, meta: EntryMeta) -> Self {
         let mut other = Self::new(self.envelope.clone(), self.payload.clone(), meta);
-        other.unread.store(self.is_unread(), Ordering::Relaxed);
+        other.unread.store(self.is_unchecked(), Ordering::Relaxed);
         other.chain.clone_from(&self.chain);
         other.tip_ends = self.tip_ends;
         other
     }
 
-    /// Allows serving the entry stale on some route, see [`stands_in`](Self::stands_in).
-    pub fn keep_stale(&self) {
+    /// Allows serving the entry stale on some route, see [`may_serve_stale`](Self::may_serve_stale).
+    pub fn allow_stale(&self) {
         // an empty result is of no use when the node fails; and the flag is read first, so that a
         // hit changes no cache line that other threads read
-        if !self.is_nothing() && !self.kept_stale.load(Ordering::Relaxed) {
+        if !self.is_empty_result() && !self.kept_stale.load(Ordering::Relaxed) {
             self.kept_stale.store(true, Ordering::Relaxed);
         }
     }
 
     /// Whether the entry may be served at `now`, fresh or stale, if the operator allows it. `now`
     /// is in milliseconds of the caller's clock.
-    pub fn stands_in(&self, now: u64) -> bool {
+    pub fn may_serve_stale(&self, now: u64) -> bool {
         self.kept_stale.load(Ordering::Relaxed)
             && !self.meta.stale.never
-            && self.is_untouched()
-            && now < self.meta.expires_at.saturating_add(stale::MOST)
+            && self.is_unchanged_but_age()
+            && now < self.meta.expires_at.saturating_add(use_stale::MAX_STALE)
     }
 
     /// Whether the node allows serving the entry at `now` after an error (RFC 5861, 4).
-    pub fn stands_in_for_error(&self, now: u64) -> bool {
+    pub fn may_serve_stale_if_error(&self, now: u64) -> bool {
         let until = self.meta.expires_at;
-        self.is_untouched() && now < until.saturating_add(self.meta.stale.if_error)
+        self.is_unchanged_but_age() && now < until.saturating_add(self.meta.stale.if_error)
     }
 
     /// Whether the node allows serving the entry at `now` while it is updated (RFC 5861, 3).
-    pub fn stands_in_while_revalidated(&self, now: u64) -> bool {
+    pub fn may_serve_stale_while_revalidate(&self, now: u64) -> bool {
         let until = self.meta.expires_at;
-        self.is_untouched() && now < until.saturating_add(self.meta.stale.while_revalidate)
+        self.is_unchanged_but_age() && now < until.saturating_add(self.meta.stale.while_revalidate)
     }
 
     /// Whether a stale entry may still be served or revalidated at `now`.
-    pub fn is_of_use_stale(&self, now: u64) -> bool {
-        let is_of_use = self.meta.revalidates && self.is_untouched()
-            || self.stands_in_for_error(now)
-            || self.stands_in_while_revalidated(now)
-            || self.stands_in(now);
-        is_of_use && !self.is_nothing()
+    pub fn is_usable_stale(&self, now: u64) -> bool {
+        let is_of_use = self.meta.revalidates && self.is_unchanged_but_age()
+            || self.may_serve_stale_if_error(now)
+            || self.may_serve_stale_while_revalidate(now)
+            || self.may_serve_stale(now);
+        is_of_use && !self.is_empty_result()
     }
 
     /// Whether the entry is fresh and valid at `now`, in milliseconds of the caller's clock.
@@ -465,26 +470,26 @@ impl Entry {
     }
 
     /// Whether the payload is compressed.
-    pub fn is_coded(&self) -> bool {
+    pub fn is_compressed(&self) -> bool {
         matches!(self.payload, Payload::Open(_))
     }
 
     /// Exact length of the response under `id` in identity coding.
     pub fn length(&self, id: &[u8]) -> u64 {
         let id = match self.envelope.id {
-            IdPlace::Nowhere => 0,
+            IdPosition::None => 0,
             _ => id.len(),
         };
         (self.envelope.length() + id) as u64 + self.payload_length()
     }
 
     /// Length of the payload as it is stored.
-    pub(super) fn coded_length(&self) -> usize {
+    pub(super) fn compressed_length(&self) -> usize {
         self.payload.weight()
     }
 
     /// Length of the payload in identity coding.
-    pub(super) fn plain_length(&self) -> usize {
+    pub(super) fn identity_length(&self) -> usize {
         usize::try_from(self.payload_length()).unwrap_or(usize::MAX)
     }
 
@@ -508,7 +513,7 @@ impl Entry {
     /// decoded, see [`inflates`](Self::inflates). From the second time on the decoded bytes are
     /// cached, and [`weight`](Self::weight) grows by them. Returns `None` if memory is refused.
     pub fn identity(&self, id: &[u8]) -> Option<Body> {
-        let plain = self.plain()?;
+        let plain = self.identity_payload()?;
         self.assemble(id, &plain)
     }
 
@@ -529,26 +534,26 @@ impl Entry {
     /// called before [`identity`](Self::identity) and
     /// [`batch_identity`](self::batch::batch_identity), and the result is kept until the bytes are
     /// sent.
-    pub fn lend(&self, budget: &Budget, limit: usize) -> Lending {
+    pub fn borrow_identity(&self, budget: &Budget, limit: usize) -> IdentityLoanState {
         let length = self.payload_length();
-        if !self.is_coded() || length < RESERVED {
-            return Lending::Free;
+        if !self.is_compressed() || length < MIN_RESERVED {
+            return IdentityLoanState::NotReserved;
         }
         let mut decoded = locked(&self.plain);
         if let Some(lent) = decoded.lent.upgrade() {
-            return Lending::Lent(lent);
+            return IdentityLoanState::Reserved(lent);
         }
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         match budget.reserve(length, limit) {
             Some(reservation) => {
-                let lent = Arc::new(Lent {
+                let lent = Arc::new(BorrowedIdentity {
                     bytes: OnceLock::new(),
                     _reservation: reservation,
                 });
                 decoded.lent = Arc::downgrade(&lent);
-                Lending::Lent(lent)
+                IdentityLoanState::Reserved(lent)
             }
-            None => Lending::Refused,
+            None => IdentityLoanState::Refused,
         }
     }
 
@@ -557,20 +562,20 @@ impl Entry {
     pub fn gzip_always(&self, id: &[u8]) -> Option<Body> {
         let copied = match &self.payload {
             Payload::Raw(bytes) => bytes.len(),
-            Payload::Open(open) => Body::copied(open.bytes.len()),
+            Payload::Open(open) => Body::copied_length(open.bytes.len()),
         };
         let own = self.envelope.length() + id.len() + copied;
-        let mut member = Member::with_room(2, own)?;
+        let mut member = GzipMember::with_capacity(2, own)?;
         self.write(&mut member, id, false, |member| match &self.payload {
-            Payload::Raw(bytes) => member.text(bytes),
-            Payload::Open(open) => member.open(open),
+            Payload::Raw(bytes) => member.append_text(bytes),
+            Payload::Open(open) => member.append_open(open),
         })?;
         member.finish()
     }
 
     /// Writes the response under `id`; `payload` writes its payload. With `trims` white space at
     /// the end is dropped.
-    fn write<S: Sink>(
+    fn write<S: BodySink>(
         &self,
         to: &mut S,
         id: &[u8],
@@ -590,21 +595,21 @@ impl Entry {
 
     fn assemble(&self, id: &[u8], payload: &Bytes) -> Option<Body> {
         let mut body = Body::identity();
-        let copied = Body::copied(payload.len());
+        let copied = Body::copied_length(payload.len());
         body.make_room(self.envelope.length() + id.len() + copied)?;
         self.write(&mut body, id, false, |body| body.push_shared(payload))?;
         Some(body)
     }
 
     /// Returns the payload in identity coding.
-    pub(crate) fn plain(&self) -> Option<Bytes> {
+    pub(crate) fn identity_payload(&self) -> Option<Bytes> {
         let open = match &self.payload {
             Payload::Raw(bytes) => return Some(bytes.clone()),
             Payload::Open(open) => open,
         };
         let there = {
             let decoded = locked(&self.plain);
-            if let Plain::Kept(bytes) = &decoded.kept {
+            if let IdentityCache::Cached(bytes) = &decoded.kept {
                 // the usual case
                 return Some(bytes.clone());
             }
@@ -623,15 +628,17 @@ impl Entry {
             (None, None) => bytes,
         };
         decoded.kept = match decoded.kept {
-            Plain::Unwanted => Plain::WantedOnce,
-            Plain::WantedOnce | Plain::Kept(_) => Plain::Kept(bytes.clone()),
-            Plain::Never => Plain::Never,
+            IdentityCache::Unused => IdentityCache::UsedOnce,
+            IdentityCache::UsedOnce | IdentityCache::Cached(_) => {
+                IdentityCache::Cached(bytes.clone())
+            }
+            IdentityCache::Disabled => IdentityCache::Disabled,
         };
         Some(bytes)
     }
 
-    /// Number of bytes that [`decoded`](Self::decoded) takes, with a copy of the stored payload.
-    pub fn decoding_takes(&self) -> usize {
+    /// Number of bytes that [`decode_payload`](Self::decode_payload) takes, with a copy of the stored payload.
+    pub fn decoded_memory(&self) -> usize {
         let stored = match &self.payload {
             Payload::Raw(_) => 0,
             Payload::Open(open) => open.bytes.len(),
@@ -641,8 +648,8 @@ impl Entry {
     }
 
     /// Returns the payload in identity coding for one use, without caching it. Returns `None` if
-    /// memory is refused. The caller has [reserved](Self::decoding_takes) the memory.
-    pub fn decoded(&self) -> Option<Bytes> {
+    /// memory is refused. The caller has [reserved](Self::decoded_memory) the memory.
+    pub fn decode_payload(&self) -> Option<Bytes> {
         match &self.payload {
             Payload::Raw(bytes) => Some(bytes.clone()),
             Payload::Open(open) => Some(Bytes::from(open.inflate()?)),
@@ -650,14 +657,14 @@ impl Entry {
     }
 
     /// Drops the cached identity bytes for good, for a tier that has no space for both codings.
-    pub(super) fn keep_no_plain(&self) {
-        locked(&self.plain).kept = Plain::Never;
+    pub(super) fn drop_identity(&self) {
+        locked(&self.plain).kept = IdentityCache::Disabled;
     }
 
     /// Bytes of memory that the entry takes, with its share of a tier's tables.
     pub fn weight(&self) -> u64 {
         match &locked(&self.plain).kept {
-            Plain::Kept(bytes) => self.weight + bytes.len() as u64,
+            IdentityCache::Cached(bytes) => self.weight + bytes.len() as u64,
             _ => self.weight,
         }
     }
@@ -665,9 +672,9 @@ impl Entry {
 
 /// Bytes of the entry itself, the headers of its allocations (at most nine, of 16 bytes), its key
 /// in the tier and about 64 bytes of the tier's own.
-const OVERHEAD: usize = size_of::<Entry>() + 9 * 16 + size_of::<Key>() + 64;
+const OVERHEAD: usize = size_of::<CacheEntry>() + 9 * 16 + size_of::<Key>() + 64;
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for CacheEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry")
             .field("meta", &self.meta)
@@ -677,11 +684,11 @@ impl fmt::Debug for Entry {
     }
 }
 
-impl Decoded {
+impl IdentityBytes {
     /// Returns the identity bytes if they are present.
     fn bytes(&self) -> Option<Bytes> {
         match &self.kept {
-            Plain::Kept(bytes) => Some(bytes.clone()),
+            IdentityCache::Cached(bytes) => Some(bytes.clone()),
             _ => self.lent.upgrade()?.bytes.get().cloned(),
         }
     }

@@ -9,23 +9,23 @@
 
 use super::wire::Head;
 use crate::bytes::Bytes;
-use crate::gzip::open::{open, Open};
+use crate::gzip::open::{open, OpenStream};
 
 /// Level of libdeflate.
 const LEVEL: u8 = 9;
 
 /// Maximum length of an identity payload in bytes; it takes about 200 ms and 24 MB.
-const LONGEST: u64 = 8 << 20;
+const MAX_LENGTH: u64 = 8 << 20;
 
 /// Whether [`recompress`] may make an entry's bytes smaller. It takes no time.
-pub fn is_wanted(bytes: &[u8]) -> bool {
-    Head::parse(bytes).is_some_and(|(head, _)| coded_once(&head).is_some())
+pub fn is_recompressible(bytes: &[u8]) -> bool {
+    Head::parse(bytes).is_some_and(|(head, _)| recompressible(&head).is_some())
 }
 
 /// Returns checksum and length of a payload that may be recompressed.
-fn coded_once(head: &Head<'_>) -> Option<(u32, u64)> {
+fn recompressible(head: &Head<'_>) -> Option<(u32, u64)> {
     let (crc, length) = head.coded?;
-    (!head.recompressed && length <= LONGEST).then_some((crc, length))
+    (!head.recompressed && length <= MAX_LENGTH).then_some((crc, length))
 }
 
 /// Recompresses the payload of an entry's bytes. The result is another form of the same entry, with
@@ -35,13 +35,13 @@ fn coded_once(head: &Head<'_>) -> Option<(u32, u64)> {
 /// are no valid entry of this version, or if memory is refused.
 pub fn recompress(bytes: &[u8]) -> Option<Vec<u8>> {
     let (head, payload) = Head::parse(bytes)?;
-    let (crc, length) = coded_once(&head)?;
-    let coded = again(&Open::new(Bytes::copy_of(payload)?, crc, length))?;
-    rewritten(head, &coded)
+    let (crc, length) = recompressible(&head)?;
+    let coded = recompress_stream(&OpenStream::new(Bytes::copy_of(payload)?, crc, length))?;
+    with_payload(head, &coded)
 }
 
 /// Returns the shorter of a stream and its recompression.
-fn again(before: &Open) -> Option<Open> {
+fn recompress_stream(before: &OpenStream) -> Option<OpenStream> {
     // checked against CRC and length
     let plain = before.inflate()?;
     let after = open(&plain, LEVEL)?;
@@ -53,7 +53,7 @@ fn again(before: &Open) -> Option<Open> {
     is_same.then_some(after)
 }
 
-fn rewritten(mut head: Head<'_>, coded: &Open) -> Option<Vec<u8>> {
+fn with_payload(mut head: Head<'_>, coded: &OpenStream) -> Option<Vec<u8>> {
     head.recompressed = true;
     let head = head.bytes()?;
     let mut bytes = Vec::new();
@@ -67,9 +67,11 @@ fn rewritten(mut head: Head<'_>, coded: &Open) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_wanted, recompress, LONGEST};
+    use super::{is_recompressible, recompress, MAX_LENGTH};
     use crate::cache::entry::wire::{decode, Encoded};
-    use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta, Payload};
+    use crate::cache::entry::{
+        CacheEntry, CompressionGate, EntryMeta, Envelope, IdPosition, Payload,
+    };
 
     fn result(length: usize) -> Vec<u8> {
         let mut text = String::from("\"0x");
@@ -81,37 +83,37 @@ mod tests {
         (text + "\"").into_bytes()
     }
 
-    fn entry(result: &[u8], level: u8) -> Entry {
+    fn entry(result: &[u8], level: u8) -> CacheEntry {
         let envelope = Envelope {
-            id: IdPlace::BeforeResult,
+            id: IdPosition::BeforeResult,
             before: b"{\"id\":"[..].into(),
             between: b",\"result\":"[..].into(),
             after: b"}"[..].into(),
         };
-        let meta = Meta {
+        let meta = EntryMeta {
             status: 200,
             fields: vec![(b"content-type".to_vec(), b"application/json".to_vec())],
             block_number: Some(7),
-            ..Meta::default()
+            ..EntryMeta::default()
         };
-        let gate = Gate {
+        let gate = CompressionGate {
             min_length: 0,
             level,
         };
-        Entry::code(envelope, result, gate, meta).unwrap()
+        CacheEntry::compress_payload(envelope, result, gate, meta).unwrap()
     }
 
-    fn bytes_of(entry: &Entry) -> Vec<u8> {
-        Encoded::of(entry).unwrap().to_vec()
+    fn bytes_of(entry: &CacheEntry) -> Vec<u8> {
+        Encoded::from_entry(entry).unwrap().to_vec()
     }
 
     #[test]
     fn recompressed_entry_is_smaller_and_equal_to_the_first() {
         for length in [2_000, 50_000, 1_000_000] {
             let result = result(length);
-            for entry in [entry(&result, 1), entry(&result, 1).unread()] {
+            for entry in [entry(&result, 1), entry(&result, 1).mark_unchecked()] {
                 let bytes = bytes_of(&entry);
-                assert!(is_wanted(&bytes));
+                assert!(is_recompressible(&bytes));
                 let again = recompress(&bytes).unwrap();
                 assert!(again.len() < bytes.len(), "{length}");
                 assert_eq!(again.len(), again.capacity());
@@ -119,7 +121,7 @@ mod tests {
                 assert_eq!(read.envelope(), entry.envelope());
                 assert_eq!(read.meta().fields, entry.meta().fields);
                 assert_eq!(read.meta().block_number, Some(7));
-                assert_eq!(read.is_unread(), entry.is_unread());
+                assert_eq!(read.is_unchecked(), entry.is_unchecked());
                 assert_eq!(read.length(b"12"), entry.length(b"12"));
                 let Payload::Open(open) = read.payload() else {
                     panic!();
@@ -132,7 +134,7 @@ mod tests {
     #[test]
     fn entry_is_recompressed_only_once() {
         let again = recompress(&bytes_of(&entry(&result(5_000), 1))).unwrap();
-        assert!(!is_wanted(&again) && recompress(&again).is_none());
+        assert!(!is_recompressible(&again) && recompress(&again).is_none());
     }
 
     #[test]
@@ -147,11 +149,11 @@ mod tests {
     fn uncompressed_invalid_or_long_entries_are_not_recompressed() {
         for bytes in [
             bytes_of(&entry(b"\"0x1\"", 1)),
-            bytes_of(&entry(&vec![b'0'; LONGEST as usize + 1], 1)),
+            bytes_of(&entry(&vec![b'0'; MAX_LENGTH as usize + 1], 1)),
             b"body".to_vec(),
             Vec::new(),
         ] {
-            assert!(!is_wanted(&bytes) && recompress(&bytes).is_none());
+            assert!(!is_recompressible(&bytes) && recompress(&bytes).is_none());
         }
     }
 
@@ -159,7 +161,7 @@ mod tests {
     fn damaged_payload_is_not_recompressed() {
         let entry = entry(&result(5_000), 1);
         let bytes = bytes_of(&entry);
-        let head = Encoded::of(&entry).unwrap().head.len();
+        let head = Encoded::from_entry(&entry).unwrap().head.len();
         for at in (head..bytes.len()).step_by(97) {
             let mut other = bytes.clone();
             other[at] ^= 0x10;

@@ -8,11 +8,11 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Entry, Envelope, IdPlace, Meta, Payload};
+use super::{CacheEntry, EntryMeta, Envelope, IdPosition, Payload};
 use crate::bytes::{copy_of, Bytes};
 use crate::cache::class::Class;
-use crate::cache::http;
-use crate::gzip::open::Open;
+use crate::cache::response_directives;
+use crate::gzip::open::OpenStream;
 use crate::negotiate::media_type;
 
 /// Magic and version. The version changes with every change of the format; bytes of another version
@@ -24,25 +24,25 @@ const FLAGS: usize = 8;
 const FIXED: usize = FLAGS + 1;
 
 /// Maximum expansion by deflate: two bits make at most 258 bytes.
-const MOST_INFLATED: u64 = 258 * 4;
+const MAX_EXPANSION: u64 = 258 * 4;
 
 /// Flag of an entry that has to be checked before it is sent.
-const UNREAD: u8 = 1;
+const UNCHECKED: u8 = 1;
 
 /// Maximum length of a number in postcard's format (LEB128), in bytes.
 const NUMBER: usize = 10;
 
 /// Upper bound of a head's length without its variable parts: numbers, lengths, a namespace and
 /// tags, in bytes.
-const FRAME: usize = 13 * NUMBER + 16 + 9;
+const MAX_FIXED_LENGTH: usize = 13 * NUMBER + 16 + 9;
 
 /// An entry without its payload and its times.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Head<'a> {
-    meta: Cow<'a, Meta>,
+    meta: Cow<'a, EntryMeta>,
     #[serde(borrow)]
     fields: Vec<(&'a [u8], &'a [u8])>,
-    id: IdPlace,
+    id: IdPosition,
     before: &'a [u8],
     between: &'a [u8],
     after: &'a [u8],
@@ -61,26 +61,26 @@ impl<'a> Head<'a> {
         let (fixed, rest) = bytes.split_at_checked(FIXED)?;
         let (magic, length) = fixed[..FLAGS].split_at(MAGIC.len());
         let flags = fixed[FLAGS];
-        if magic != MAGIC || flags & !UNREAD != 0 {
+        if magic != MAGIC || flags & !UNCHECKED != 0 {
             return None;
         }
         let length = u32::from_le_bytes(length.try_into().ok()?);
         let (head, payload) = rest.split_at_checked(usize::try_from(length).ok()?)?;
         let (mut head, left): (Self, _) = postcard::take_from_bytes(head).ok()?;
-        head.unread = flags & UNREAD != 0;
+        head.unread = flags & UNCHECKED != 0;
         left.is_empty().then_some((head, payload))
     }
 
     /// Serializes the bytes before the payload. Returns `None` if memory is refused.
     pub(super) fn bytes(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
-        bytes.try_reserve_exact(FIXED + self.most()).ok()?;
+        bytes.try_reserve_exact(FIXED + self.max_length()).ok()?;
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&[0; FIXED - MAGIC.len()]);
         let mut bytes = postcard::to_extend(self, bytes).ok()?;
         let length = u32::try_from(bytes.len() - FIXED).ok()?;
         bytes[MAGIC.len()..FLAGS].copy_from_slice(&length.to_le_bytes());
-        bytes[FLAGS] = if self.unread { UNREAD } else { 0 };
+        bytes[FLAGS] = if self.unread { UNCHECKED } else { 0 };
         Some(bytes)
     }
 }
@@ -93,27 +93,27 @@ impl Head<'_> {
         let can_have_body = !matches!(self.meta.status, 204 | 205);
         let is_field = |&(name, value): &(&[u8], &[u8])| {
             media_type::is_token(name)
-                && http::is_stored_field(name)
+                && response_directives::is_stored_field(name)
                 && !name.eq_ignore_ascii_case(b"set-cookie")
                 && !value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0))
         };
         let inflates = |(_, length)| {
-            let most = (payload.len() as u64).saturating_mul(MOST_INFLATED);
+            let most = (payload.len() as u64).saturating_mul(MAX_EXPANSION);
             length <= most
         };
-        http::is_storable(self.meta.status)
+        response_directives::is_storable(self.meta.status)
             && (can_have_body || !has_body)
             && self.fields.iter().all(is_field)
             && self.coded.is_none_or(inflates)
     }
 
     /// Upper bound of the serialized length.
-    fn most(&self) -> usize {
+    fn max_length(&self) -> usize {
         let fields = self.fields.iter();
         let fields: usize = fields
             .map(|(name, value)| name.len() + value.len() + 2 * NUMBER)
             .sum();
-        FRAME + fields + self.before.len() + self.between.len() + self.after.len()
+        MAX_FIXED_LENGTH + fields + self.before.len() + self.between.len() + self.after.len()
     }
 }
 
@@ -128,7 +128,7 @@ pub struct Encoded {
 
 impl Encoded {
     /// Serializes an entry. Returns `None` if memory is refused.
-    pub fn of(entry: &Entry) -> Option<Self> {
+    pub fn from_entry(entry: &CacheEntry) -> Option<Self> {
         let (meta, envelope) = (entry.meta(), entry.envelope());
         let (coded, payload) = match entry.payload() {
             Payload::Raw(bytes) => (None, bytes),
@@ -145,7 +145,7 @@ impl Encoded {
             between: &envelope.between,
             after: &envelope.after,
             coded,
-            unread: entry.is_unread(),
+            unread: entry.is_unchecked(),
             recompressed: false,
         };
         Some(Self {
@@ -162,21 +162,21 @@ impl Encoded {
 
 /// Decodes an entry that is `age` milliseconds old at `now` and fresh for `fresh` more, both of the
 /// caller's clock. Returns `None` if the bytes are no entry, or memory is refused.
-pub fn decode(bytes: &[u8], now: u64, age: u64, fresh: u64) -> Option<Entry> {
+pub fn decode(bytes: &[u8], now: u64, age: u64, fresh: u64) -> Option<CacheEntry> {
     let (start, entry_with) = read_head(bytes, now, age, fresh)?;
     Some(entry_with(Bytes::copy_of(bytes.get(start..)?)?))
 }
 
 /// Decodes an entry like [`decode`], without copying a long payload.
-pub fn decode_all(bytes: Vec<u8>, now: u64, age: u64, fresh: u64) -> Option<Entry> {
+pub fn decode_all(bytes: Vec<u8>, now: u64, age: u64, fresh: u64) -> Option<CacheEntry> {
     let (start, entry_with) = read_head(&bytes, now, age, fresh)?;
     Some(entry_with(Bytes::rest_of(bytes, start)?))
 }
 
 /// Returns the length of the identity payload in bytes, as the head specifies it, if the entry is
-/// [unchecked](Entry::is_unread).
-pub fn unread_length(bytes: &[u8]) -> Option<u64> {
-    if bytes.get(FLAGS)? & UNREAD == 0 {
+/// [unchecked](CacheEntry::is_unchecked).
+pub fn unchecked_length(bytes: &[u8]) -> Option<u64> {
+    if bytes.get(FLAGS)? & UNCHECKED == 0 {
         return None;
     }
     let (head, payload) = Head::parse(bytes)?;
@@ -188,15 +188,15 @@ pub fn unread_length(bytes: &[u8]) -> Option<u64> {
 
 /// Returns the bytes of the same entry without the flag of an unchecked one. Returns `None` if the
 /// bytes are no entry, or memory is refused.
-pub fn as_read(bytes: &[u8]) -> Option<Vec<u8>> {
+pub fn with_checked_flag(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut read = copy_of(bytes)?;
-    *read.get_mut(FLAGS)? &= !UNREAD;
+    *read.get_mut(FLAGS)? &= !UNCHECKED;
     Some(read)
 }
 
 /// Returns the bytes of the same entry as an immutable one of `block`, which was finalized when the
 /// request was sent to the node. Returns `None` if the bytes are no entry, or memory is refused.
-pub fn as_final(bytes: &[u8], block: u64) -> Option<Vec<u8>> {
+pub fn as_immutable(bytes: &[u8], block: u64) -> Option<Vec<u8>> {
     let (mut head, payload) = Head::parse(bytes)?;
     let meta = head.meta.to_mut();
     meta.class = Class::Immutable;
@@ -214,7 +214,7 @@ fn read_head(
     now: u64,
     age: u64,
     fresh: u64,
-) -> Option<(usize, impl FnOnce(Bytes) -> Entry)> {
+) -> Option<(usize, impl FnOnce(Bytes) -> CacheEntry)> {
     let (head, payload) = Head::parse(bytes)?;
     if !head.is_valid(payload) {
         return None;
@@ -228,7 +228,7 @@ fn read_head(
     };
     let fields = head.fields.iter();
     let fields = fields.map(|(name, value)| Some((copy_of(name)?, copy_of(value)?)));
-    let meta = Meta {
+    let meta = EntryMeta {
         fields: fields.collect::<Option<_>>()?,
         stored_at: now.saturating_sub(age),
         expires_at: now.saturating_add(fresh),
@@ -238,11 +238,11 @@ fn read_head(
     let entry_with = move |payload| {
         let payload = match coded {
             None => Payload::Raw(payload),
-            Some((crc, length)) => Payload::Open(Open::new(payload, crc, length)),
+            Some((crc, length)) => Payload::Open(OpenStream::new(payload, crc, length)),
         };
-        let entry = Entry::new(envelope, payload, meta);
+        let entry = CacheEntry::new(envelope, payload, meta);
         match unread {
-            true => entry.unread(),
+            true => entry.mark_unchecked(),
             false => entry,
         }
     };
@@ -251,14 +251,16 @@ fn read_head(
 
 #[cfg(test)]
 mod tests {
-    use super::{as_read, decode, decode_all, unread_length, Encoded};
+    use super::{decode, decode_all, unchecked_length, with_checked_flag, Encoded};
     use crate::bytes::Bytes;
     use crate::cache::class::Class;
-    use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta, Payload};
-    use crate::cache::http::Stale;
-    use crate::gzip::open::Open;
+    use crate::cache::entry::{
+        CacheEntry, CompressionGate, EntryMeta, Envelope, IdPosition, Payload,
+    };
+    use crate::cache::response_directives::StaleDirectives;
+    use crate::gzip::open::OpenStream;
 
-    fn envelope(id: IdPlace) -> Envelope {
+    fn envelope(id: IdPosition) -> Envelope {
         Envelope {
             id,
             before: b"{\"jsonrpc\":\"2.0\",\"id\":"[..].into(),
@@ -267,14 +269,14 @@ mod tests {
         }
     }
 
-    fn meta() -> Meta {
-        Meta {
+    fn meta() -> EntryMeta {
+        EntryMeta {
             status: 200,
             fields: vec![(b"content-type".to_vec(), b"application/json".to_vec())],
             stored_at: 1000,
             age: 3,
             revalidates: true,
-            stale: Stale {
+            stale: StaleDirectives {
                 if_error: 60_000,
                 while_revalidate: u64::MAX,
                 never: true,
@@ -287,34 +289,34 @@ mod tests {
         }
     }
 
-    fn empty() -> Meta {
-        Meta {
+    fn empty() -> EntryMeta {
+        EntryMeta {
             status: 204,
-            ..Meta::default()
+            ..EntryMeta::default()
         }
     }
 
-    fn bytes_of(entry: &Entry) -> Vec<u8> {
-        Encoded::of(entry).unwrap().to_vec()
+    fn bytes_of(entry: &CacheEntry) -> Vec<u8> {
+        Encoded::from_entry(entry).unwrap().to_vec()
     }
 
-    fn entries() -> Vec<Entry> {
-        let gate = |min_length| Gate {
+    fn entries() -> Vec<CacheEntry> {
+        let gate = |min_length| CompressionGate {
             min_length,
             level: 1,
         };
         let long = [&b"\""[..], &b"00112233".repeat(500), b"\""].concat();
         [
-            IdPlace::BeforeResult,
-            IdPlace::AfterResult,
-            IdPlace::Nowhere,
+            IdPosition::BeforeResult,
+            IdPosition::AfterResult,
+            IdPosition::None,
         ]
         .into_iter()
         .flat_map(|id| {
             [
-                Entry::code(envelope(id), b"null", gate(1000), meta()).unwrap(),
-                Entry::code(envelope(id), &long, gate(0), meta()).unwrap(),
-                Entry::code(Envelope::none(), b"", gate(1000), empty()).unwrap(),
+                CacheEntry::compress_payload(envelope(id), b"null", gate(1000), meta()).unwrap(),
+                CacheEntry::compress_payload(envelope(id), &long, gate(0), meta()).unwrap(),
+                CacheEntry::compress_payload(Envelope::none(), b"", gate(1000), empty()).unwrap(),
             ]
         })
         .collect()
@@ -331,13 +333,13 @@ mod tests {
                 (read.envelope(), read.meta())
             );
             assert_eq!(read.envelope(), entry.envelope());
-            let expected = Meta {
+            let expected = EntryMeta {
                 stored_at: 10_500,
                 expires_at: 11_700,
                 ..entry.meta().clone()
             };
             assert_eq!(read.meta(), &expected);
-            let gzip = |entry: &Entry| entry.gzip(b"9").unwrap().to_vec();
+            let gzip = |entry: &CacheEntry| entry.gzip(b"9").unwrap().to_vec();
             assert_eq!(gzip(&read), gzip(&entry));
             assert_eq!(read.weight(), entry.weight());
         }
@@ -347,14 +349,14 @@ mod tests {
     fn unchecked_flag_is_kept_by_serialization() {
         for entry in entries() {
             let read = decode(&bytes_of(&entry), 0, 0, 0).unwrap();
-            assert!(!read.is_unread());
-            assert_eq!(unread_length(&bytes_of(&entry)), None);
-            let (read, entry) = (bytes_of(&entry), entry.unread());
+            assert!(!read.is_unchecked());
+            assert_eq!(unchecked_length(&bytes_of(&entry)), None);
+            let (read, entry) = (bytes_of(&entry), entry.mark_unchecked());
             let unread = bytes_of(&entry);
-            assert!(decode(&unread, 0, 0, 0).unwrap().is_unread());
+            assert!(decode(&unread, 0, 0, 0).unwrap().is_unchecked());
             let length = entry.length(b"") - entry.envelope().length() as u64;
-            assert_eq!(unread_length(&unread), Some(length));
-            assert_eq!(as_read(&unread), Some(read));
+            assert_eq!(unchecked_length(&unread), Some(length));
+            assert_eq!(with_checked_flag(&unread), Some(read));
         }
     }
 
@@ -362,7 +364,7 @@ mod tests {
     fn truncated_or_damaged_heads_are_not_decoded() {
         for entry in entries() {
             let bytes = bytes_of(&entry);
-            let head = Encoded::of(&entry).unwrap().head.len();
+            let head = Encoded::from_entry(&entry).unwrap().head.len();
             for cut in 0..head {
                 assert!(decode(&bytes[..cut], 0, 0, 0).is_none(), "{cut}");
             }
@@ -376,14 +378,15 @@ mod tests {
 
     #[test]
     fn entry_with_an_invalid_status_or_header_is_not_decoded() {
-        let with = |change: &dyn Fn(&mut Meta)| {
+        let with = |change: &dyn Fn(&mut EntryMeta)| {
             let mut meta = meta();
             change(&mut meta);
-            let gate = Gate {
+            let gate = CompressionGate {
                 min_length: 1000,
                 level: 1,
             };
-            let entry = Entry::code(Envelope::none(), b"null", gate, meta).unwrap();
+            let entry =
+                CacheEntry::compress_payload(Envelope::none(), b"null", gate, meta).unwrap();
             decode(&bytes_of(&entry), 0, 0, 0).is_some()
         };
         for status in [
@@ -438,8 +441,8 @@ mod tests {
     #[test]
     fn entry_with_an_impossible_payload_length_is_not_decoded() {
         for (length, is_valid) in [(4128, true), (4129, false), (u64::MAX, false)] {
-            let open = Open::new(Bytes::copy_of(b"abcd").unwrap(), 1, length);
-            let entry = Entry::new(Envelope::none(), Payload::Open(open), meta());
+            let open = OpenStream::new(Bytes::copy_of(b"abcd").unwrap(), 1, length);
+            let entry = CacheEntry::new(Envelope::none(), Payload::Open(open), meta());
             let decoded = decode(&bytes_of(&entry), 0, 0, 0);
             assert_eq!(decoded.is_some(), is_valid, "{length}");
         }

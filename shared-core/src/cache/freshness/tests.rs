@@ -2,10 +2,10 @@ mod ends;
 
 use std::sync::{Arc, LazyLock};
 
-use super::{Came, Class, IfFinal, Known, Prospect, Valid};
-use crate::cache::chain::{Chain, Heights, Mark, Move, State};
+use super::{CallOutcome, Class, FinalUpgrade, Lifetimes, Prospect, ResultFacts};
+use crate::cache::chain::{Chain, ChainChange, ChainState, DispatchMark, HeightKind};
+use crate::jsonrpc::method_spec::{to_spec, MethodSpecs};
 use crate::jsonrpc::methods;
-use crate::jsonrpc::said::{in_words, Rows};
 
 /// Abbreviations in the rows of tables.
 const WORDS: [(&str, &str); 3] = [
@@ -38,9 +38,9 @@ fn expand(text: &str) -> String {
     words.fold(text.into(), |text, (word, whole)| text.replace(word, whole))
 }
 
-fn known(params: &str) -> Known<'_> {
-    static VALID: LazyLock<Valid> = LazyLock::new(Valid::default);
-    Known {
+fn known(params: &str) -> ResultFacts<'_> {
+    static VALID: LazyLock<Lifetimes> = LazyLock::new(Lifetimes::default);
+    ResultFacts {
         params: Some(params.as_bytes()),
         mark: None,
         valid: &VALID,
@@ -49,7 +49,7 @@ fn known(params: &str) -> Known<'_> {
 
 fn prospect(method: &str, params: &str) -> Option<Prospect> {
     let known = known(params);
-    Prospect::of(method.as_bytes(), known.params, known.valid)
+    Prospect::for_call(method.as_bytes(), known.params, known.valid)
 }
 
 /// Formats a classification as in the rows: class with block or height, or `no` if it is not
@@ -114,56 +114,57 @@ fn block_of_a_response_is_read_from_the_call_or_the_result() {
         eth_getBlockByHash | [HASH] | {"number":"0x1","hash":HASH,"l1BatchNumber":"0x1"} | immutable 1"#;
     for [method, params, result, expected] in rows(table) {
         let judged = prospect(&method, &params)
-            .and_then(|prospect| prospect.judge(result.as_bytes(), known(&params)));
+            .and_then(|prospect| prospect.classify(result.as_bytes(), known(&params)));
         let block = judged.map(|judged| (judged.class, judged.block));
         assert_eq!(text(block), expected, "{method} {params} {result}");
     }
 }
 
 /// Returns a dispatch mark with head 160, finalized block 96, and a reported head 161.
-fn mark() -> Mark {
-    let mut state = State::unknown(Heights::Blocks, 1_000);
-    state.moved(Move::Known(true));
-    state.moved(Move::Head(160));
-    state.moved(Move::Final(Some(96)));
+fn mark() -> DispatchMark {
+    let mut state = ChainState::unknown(HeightKind::Blocks, 1_000);
+    state.apply_change(ChainChange::ChainVerified(true));
+    state.apply_change(ChainChange::Head(160));
+    state.apply_change(ChainChange::Final(Some(96)));
     state.seen = 161;
     Chain::new(state).mark()
 }
 
 /// Returns the default lifetimes with a method row of an operator.
-fn with_method_row(method: &str, words: &str) -> Valid {
-    let mut rows = Rows::default();
+fn with_method_row(method: &str, words: &str) -> Lifetimes {
+    let mut rows = MethodSpecs::default();
     let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
     rows.add(method.as_bytes(), &words).unwrap();
-    Valid::default().with_rows(Arc::new(rows))
+    Lifetimes::default().with_rows(Arc::new(rows))
 }
 
 /// Classifies the result of each row, on a chain that is followed, and compares class and height.
 /// An operator's method with an equal method row is classified equally.
-fn judge_all(table: &str, mark: &Mark) {
+fn judge_all(table: &str, mark: &DispatchMark) {
     for [method, params, result, expected] in rows(table) {
-        let known = Known {
+        let known = ResultFacts {
             mark: Some(mark),
             ..known(&params)
         };
         let judged = prospect(&method, &params)
-            .and_then(|prospect| prospect.judge(result.as_bytes(), known));
+            .and_then(|prospect| prospect.classify(result.as_bytes(), known));
         let kept = judged.map(|judged| {
             assert_eq!(judged.valid, known.valid.class(judged.class));
             (judged.class, judged.height)
         });
         assert_eq!(text(kept), expected, "{method} {params} {result}");
-        let words = in_words(methods::method(method.as_bytes()));
+        let words = to_spec(methods::method(method.as_bytes()));
         let theirs = method.replacen(method.split('_').next().unwrap(), "acme", 1);
         let valid = with_method_row(&theirs, &words);
-        let known = Known {
+        let known = ResultFacts {
             valid: &valid,
             ..known
         };
-        let prospect = Prospect::of(theirs.as_bytes(), known.params, known.valid);
-        let again = prospect.and_then(|prospect| prospect.judge(result.as_bytes(), known));
-        let hashless =
-            |judged: super::Judged| (judged.class, judged.height, judged.block, judged.if_final);
+        let prospect = Prospect::for_call(theirs.as_bytes(), known.params, known.valid);
+        let again = prospect.and_then(|prospect| prospect.classify(result.as_bytes(), known));
+        let hashless = |judged: super::Classification| {
+            (judged.class, judged.height, judged.block, judged.if_final)
+        };
         assert_eq!(
             again.map(hashless),
             judged.map(hashless),
@@ -271,7 +272,7 @@ fn receipt_of_another_transaction_is_not_stored() {
         let params = expand(asked);
         let receipt = expand(r#"{"blockNumber":"0x60","blockHash":OTHER,"transactionHash":HASH}"#);
         let prospect = prospect("eth_getTransactionReceipt", &params)?;
-        prospect.judge(receipt.as_bytes(), known(&params))
+        prospect.classify(receipt.as_bytes(), known(&params))
     };
     assert!(judged("[HASH]").is_some() && judged("[OTHER]").is_none());
 }
@@ -313,13 +314,13 @@ fn operator_method_is_classified_by_its_method_row() {
     let mark = mark();
     for [words, params, result, expected] in rows(table) {
         let valid = with_method_row("acme_x", &words);
-        let known = Known {
+        let known = ResultFacts {
             params: Some(params.as_bytes()),
             mark: Some(&mark),
             valid: &valid,
         };
-        let prospect = Prospect::of(b"acme_x", known.params, known.valid);
-        let judged = prospect.and_then(|prospect| prospect.judge(result.as_bytes(), known));
+        let prospect = Prospect::for_call(b"acme_x", known.params, known.valid);
+        let judged = prospect.and_then(|prospect| prospect.classify(result.as_bytes(), known));
         let kept = judged.map(|judged| (judged.class, judged.height));
         assert_eq!(text(kept), expected, "{words} {params} {result}");
     }
@@ -334,30 +335,30 @@ fn null_result_is_not_cached_if_the_result_names_the_block() {
         ("class=tip", 500),
     ] {
         let valid = with_method_row("acme_x", words);
-        let known = Known {
+        let known = ResultFacts {
             valid: &valid,
             ..known("[]")
         };
-        let prospect = Prospect::of(b"acme_x", known.params, &valid).unwrap();
-        let nothing = prospect.nothing(Came::Result(b"null"), known);
+        let prospect = Prospect::for_call(b"acme_x", known.params, &valid).unwrap();
+        let nothing = prospect.classify_empty(CallOutcome::Result(b"null"), known);
         assert_eq!(nothing.valid, kept, "{words}");
     }
 }
 
 #[test]
 fn range_that_may_be_incomplete_is_immutable_after_a_confirmation() {
-    let judge = |range: &str, result: &str, valid: &Valid| {
+    let judge = |range: &str, result: &str, valid: &Lifetimes| {
         let mark = mark();
-        let known = Known {
+        let known = ResultFacts {
             params: Some(range.as_bytes()),
             mark: Some(&mark),
             valid,
         };
-        let prospect = Prospect::of(b"trace_filter", known.params, valid)?;
-        let judged = prospect.judge(result.as_bytes(), known)?;
+        let prospect = Prospect::for_call(b"trace_filter", known.params, valid)?;
+        let judged = prospect.classify(result.as_bytes(), known)?;
         Some((judged.class, judged.valid, judged.if_repeated))
     };
-    let mut valid = Valid::default();
+    let mut valid = Lifetimes::default();
     let (cut, whole) = ("[{\"blockNumber\":95}]", "[{},{\"blockNumber\":96}]");
     let range = "[{\"fromBlock\":\"0x1\",\"toBlock\":\"0x60\"}]";
     let young = "[{\"fromBlock\":\"0x1\",\"toBlock\":\"0x61\"}]";
@@ -378,16 +379,16 @@ fn range_that_may_be_incomplete_is_immutable_after_a_confirmation() {
 
 #[test]
 fn trace_has_an_upgrade_for_a_finalized_transaction() {
-    let if_final = |method: &str, params: &str, result: &str, mark: Option<&Mark>| {
-        let known = Known {
+    let if_final = |method: &str, params: &str, result: &str, mark: Option<&DispatchMark>| {
+        let known = ResultFacts {
             mark,
             ..known(params)
         };
-        let judged = prospect(method, params)?.judge(result.as_bytes(), known);
+        let judged = prospect(method, params)?.classify(result.as_bytes(), known);
         judged.unwrap().if_final
     };
     let (mark, params) = (mark(), expand("[HASH,{}]"));
-    let expected = IfFinal {
+    let expected = FinalUpgrade {
         transaction: *b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xaa",
         last: 96,
         valid: 3_600_000,
@@ -411,8 +412,8 @@ fn trace_has_an_upgrade_for_a_finalized_transaction() {
 
 #[test]
 fn response_is_immutable_only_below_a_known_finalized_block() {
-    let mut state = State::unknown(Heights::Blocks, 1_000);
-    let judge = |state: &State, expected: &str| {
+    let mut state = ChainState::unknown(HeightKind::Blocks, 1_000);
+    let judge = |state: &ChainState, expected: &str| {
         let row = "eth_getBalance | [ADDR,\"0x60\"] | \"0x0\" | ";
         judge_all(
             &format!("{row}{expected}"),
@@ -420,30 +421,30 @@ fn response_is_immutable_only_below_a_known_finalized_block() {
         );
     };
     judge(&state, "unfinalized 96");
-    state.moved(Move::Final(Some(96)));
+    state.apply_change(ChainChange::Final(Some(96)));
     // nor while the chain is not known
     judge(&state, "unfinalized 96");
-    state.moved(Move::Known(true));
+    state.apply_change(ChainChange::ChainVerified(true));
     judge(&state, "immutable 96");
     // slots are other numbers than blocks
-    state.heights = Heights::Slots;
+    state.heights = HeightKind::Slots;
     judge(&state, "unfinalized 96");
-    state.moved(Move::Wrong(true));
+    state.apply_change(ChainChange::Wrong(true));
     judge(&state, "no");
 }
 
 #[test]
 fn lifetimes_of_an_operator_override_the_defaults() {
-    let mut valid = Valid::default();
+    let mut valid = Lifetimes::default();
     valid.set_class(Class::Tip, 0).unwrap();
     valid.set_method(b"eth_gasPrice", 500).unwrap();
     valid.set_method(b"my_method", 700).unwrap();
     let lifetime = |method: &str| {
-        let known = Known {
+        let known = ResultFacts {
             valid: &valid,
             ..known("[]")
         };
-        let judged = Prospect::of(method.as_bytes(), None, &valid)?.judge(b"1", known)?;
+        let judged = Prospect::for_call(method.as_bytes(), None, &valid)?.classify(b"1", known)?;
         Some(judged.valid)
     };
     assert_eq!(lifetime("eth_blockNumber"), None);
@@ -455,31 +456,40 @@ fn lifetimes_of_an_operator_override_the_defaults() {
 
 #[test]
 fn head_of_a_namespace_that_follows_the_beacon_api_is_not_stored() {
-    let mark = |heights| Chain::new(State::unknown(heights, 0)).mark();
+    let mark = |heights| Chain::new(ChainState::unknown(heights, 0)).mark();
     for (method, params, heights, is_other) in [
-        ("eth_blockNumber", "[]", Heights::Slots, true),
-        ("eth_getBalance", "[ADDR,\"latest\"]", Heights::Slots, true),
+        ("eth_blockNumber", "[]", HeightKind::Slots, true),
         (
             "eth_getBalance",
             "[ADDR,\"latest\"]",
-            Heights::Blocks,
+            HeightKind::Slots,
+            true,
+        ),
+        (
+            "eth_getBalance",
+            "[ADDR,\"latest\"]",
+            HeightKind::Blocks,
             false,
         ),
-        ("eth_getBalance", "[ADDR,\"0x5\"]", Heights::Slots, false),
-        ("eth_chainId", "[]", Heights::Slots, false),
+        ("eth_getBalance", "[ADDR,\"0x5\"]", HeightKind::Slots, false),
+        ("eth_chainId", "[]", HeightKind::Slots, false),
     ] {
         let (params, mark) = (expand(params), mark(heights));
         let prospect = prospect(method, &params).unwrap();
-        assert_eq!(prospect.is_of_other_api(Some(&mark)), is_other, "{method}");
-        let known = Known {
+        assert_eq!(
+            prospect.depends_on_other_api(Some(&mark)),
+            is_other,
+            "{method}"
+        );
+        let known = ResultFacts {
             mark: Some(&mark),
             ..known(&params)
         };
         assert_eq!(
-            prospect.judge(b"\"0x9\"", known).is_none(),
+            prospect.classify(b"\"0x9\"", known).is_none(),
             is_other,
             "{method}"
         );
-        assert!(!prospect.is_of_other_api(None));
+        assert!(!prospect.depends_on_other_api(None));
     }
 }

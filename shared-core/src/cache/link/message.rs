@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 use crate::bytes::{copy_of, Bytes};
-use crate::cache::chain::{Sighting, State};
-use crate::cache::entry::about::About;
+use crate::cache::chain::{ChainState, ShownBlock};
+use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::entry::wire::{self, Encoded};
-use crate::cache::entry::Entry;
-use crate::cache::freshness::IfFinal;
-use crate::cache::told::Event;
+use crate::cache::entry::CacheEntry;
+use crate::cache::freshness::FinalUpgrade;
+use crate::cache::owner_event::OwnerEvent;
 use crate::cache::{Key, Namespace};
 
 /// The lease that a lookup requests if the entry does not exist.
@@ -26,7 +26,7 @@ pub struct Lease<'a> {
 
 /// A request to the owner.
 #[derive(Debug)]
-pub struct Message {
+pub struct OwnerRequest {
     /// HTTP method.
     pub method: &'static str,
     /// Path and query.
@@ -41,7 +41,7 @@ pub struct Message {
     pub is_endless: bool,
 }
 
-impl Message {
+impl OwnerRequest {
     fn new(method: &'static str, target: String) -> Self {
         Self {
             method,
@@ -54,7 +54,7 @@ impl Message {
     }
 
     /// Creates a lookup of a key, with a request for its lease.
-    pub fn look_up(key: &Key, lease: Option<Lease<'_>>) -> Self {
+    pub fn lookup_request(key: &Key, lease: Option<Lease<'_>>) -> Self {
         let mut target = path_of("/v1/entries/", key, 96);
         if let Some(lease) = lease {
             let (process, milliseconds) = (lease.process, lease.milliseconds);
@@ -70,7 +70,7 @@ impl Message {
     /// Requests the state of the chain behind that namespace in the reply, unless its number is
     /// `known`.
     #[must_use]
-    pub fn about(mut self, namespace: &Namespace, known: Option<u64>) -> Self {
+    pub fn with_chain_query(mut self, namespace: &Namespace, known: Option<u64>) -> Self {
         let has = |fields: &[(&str, String)], name| fields.iter().any(|(other, _)| *other == name);
         if !has(&self.fields, "sszip-namespace") {
             let namespace = const_hex::encode(namespace);
@@ -98,9 +98,9 @@ impl Message {
     /// memory is refused.
     pub fn store(
         key: &Key,
-        entry: &Entry,
-        about: &About,
-        if_final: Option<&IfFinal>,
+        entry: &CacheEntry,
+        about: &StoreAttributes,
+        if_final: Option<&FinalUpgrade>,
         process: &str,
         now: u64,
     ) -> Option<Self> {
@@ -125,7 +125,7 @@ impl Message {
                 fields.push((name, number.to_string()));
             }
         }
-        if let Some(IfFinal {
+        if let Some(FinalUpgrade {
             transaction,
             last,
             valid,
@@ -134,14 +134,14 @@ impl Message {
             let hash = blake3::Hash::from_bytes(*transaction).to_hex();
             fields.push(("sszip-if-final", format!("{hash} {last} {valid}")));
         }
-        let encoded = Encoded::of(entry)?;
+        let encoded = Encoded::from_entry(entry)?;
         message.body = encoded.head;
         message.rest = Some(encoded.payload);
         Some(message)
     }
 
     /// Creates a request that returns a lease.
-    pub fn give_back(key: &Key, process: &str) -> Self {
+    pub fn release_lease_request(key: &Key, process: &str) -> Self {
         let mut target = path_of("/v1/leases/", key, 80);
         let _ = write!(target, "?process={process}");
         Self::new("DELETE", target)
@@ -157,7 +157,7 @@ impl Message {
     }
 
     /// Creates a report of a block of the chain behind that namespace that was shown to a client.
-    pub fn shows(namespace: &Namespace, sighting: Sighting) -> Self {
+    pub fn show_block_request(namespace: &Namespace, sighting: ShownBlock) -> Self {
         let (namespace, height) = (const_hex::encode(namespace), sighting.height);
         let what = if sighting.is_block { "block" } else { "part" };
         let target = format!("/v1/heads?namespace={namespace}&height={height}&shown={what}");
@@ -166,7 +166,7 @@ impl Message {
 
     /// Creates a purge, with a body of [`purge_request`](super::purge_request). Returns `None` if
     /// memory is refused.
-    pub fn purge(body: &str) -> Option<Self> {
+    pub fn purge_request(body: &str) -> Option<Self> {
         Some(Self {
             body: copy_of(body.as_bytes())?,
             ..Self::new("POST", "/v1/purges".into())
@@ -179,7 +179,7 @@ impl Message {
     }
 
     /// Creates the request for the event stream.
-    pub fn listen(process: &str) -> Self {
+    pub fn event_stream_request(process: &str) -> Self {
         Self {
             is_endless: true,
             ..Self::new("GET", format!("/v1/events?process={process}"))
@@ -211,7 +211,7 @@ impl Message {
 
 /// A reply of the owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct OwnerReply {
     /// Status code.
     pub status: u16,
     /// Remaining lifetime of the entry in milliseconds.
@@ -222,17 +222,17 @@ pub struct Answer {
     pub granted: Option<bool>,
     /// Purge generation when the reply was made.
     pub generation: Option<u64>,
-    /// State of the chain that the request was [about](Message::about).
-    pub chain: Option<Told>,
+    /// State of the chain that the request was [about](OwnerRequest::with_chain_query).
+    pub chain: Option<ChainAnnouncement>,
     /// Full state of that chain, if the request did not have its number.
-    pub state: Option<(Namespace, Box<State>)>,
+    pub state: Option<(Namespace, Box<ChainState>)>,
     /// Body of the reply.
     pub body: Vec<u8>,
 }
 
 /// The state of a chain in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum ChainAnnouncement {
     /// The owner does not follow the chain.
     NotFollowed,
     /// Number of the chain's state. It grows with each change, beyond the numbers of an earlier
@@ -242,14 +242,14 @@ pub enum Told {
 
 /// The error of a response that no owner sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotOurs;
+pub struct ProtocolError;
 
-impl Answer {
+impl OwnerReply {
     /// Reads a header of the reply.
     ///
     /// # Errors
-    /// Returns [`NotOurs`] if the value is invalid.
-    pub fn field(&mut self, name: &str, value: &[u8]) -> Result<(), NotOurs> {
+    /// Returns [`ProtocolError`] if the value is invalid.
+    pub fn field(&mut self, name: &str, value: &[u8]) -> Result<(), ProtocolError> {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         if is("sszip-fresh") {
             self.fresh = number(value)?;
@@ -261,29 +261,29 @@ impl Answer {
             self.generation = Some(number(value)?);
         } else if is("sszip-chain") {
             self.chain = Some(match value {
-                b"none" => Told::NotFollowed,
-                _ => Told::Number(number(value)?),
+                b"none" => ChainAnnouncement::NotFollowed,
+                _ => ChainAnnouncement::Number(number(value)?),
             });
         } else if is("sszip-chain-state") {
-            match Event::read(b"chain", value) {
-                Ok(Some(Event::Chain { namespace, state })) => {
+            match OwnerEvent::read(b"chain", value) {
+                Ok(Some(OwnerEvent::Chain { namespace, state })) => {
                     self.state = Some((namespace, state));
                 }
-                _ => return Err(NotOurs),
+                _ => return Err(ProtocolError),
             }
         }
         Ok(())
     }
 
     /// Decodes the entry in the reply, at `now`.
-    pub fn entry(self, now: u64) -> Option<Entry> {
+    pub fn entry(self, now: u64) -> Option<CacheEntry> {
         let age = self.age.saturating_mul(1000);
         wire::decode_all(self.body, now, age, self.fresh)
     }
 
     /// Decodes the entries in a reply to a lookup of several keys; `None` for an entry that can't
     /// be sent.
-    pub fn entries(&self, now: u64) -> impl Iterator<Item = (Key, Option<Entry>)> + '_ {
+    pub fn entries(&self, now: u64) -> impl Iterator<Item = (Key, Option<CacheEntry>)> + '_ {
         let mut rest = &self.body[..];
         std::iter::from_fn(move || {
             let (key, fresh, entry, after) = take_one(rest)?;
@@ -297,10 +297,10 @@ impl Answer {
 /// A decimal number in a field.
 ///
 /// # Errors
-/// [`NotOurs`].
-pub(super) fn number(value: &[u8]) -> Result<u64, NotOurs> {
-    let text = std::str::from_utf8(value).map_err(|_| NotOurs)?;
-    text.parse().map_err(|_| NotOurs)
+/// [`ProtocolError`].
+pub(super) fn number(value: &[u8]) -> Result<u64, ProtocolError> {
+    let text = std::str::from_utf8(value).map_err(|_| ProtocolError)?;
+    text.parse().map_err(|_| ProtocolError)
 }
 
 fn take_one(bytes: &[u8]) -> Option<(Key, u64, &[u8], &[u8])> {
@@ -323,30 +323,30 @@ fn path_of(path: &str, key: &Key, room: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, Message};
+    use super::{OwnerReply, OwnerRequest};
     use crate::cache::class::Class;
-    use crate::cache::entry::about::About;
-    use crate::cache::entry::{Entry, Envelope, Meta, Payload};
+    use crate::cache::entry::store_attributes::StoreAttributes;
+    use crate::cache::entry::{CacheEntry, EntryMeta, Envelope, Payload};
 
-    fn entry(expires_at: u64) -> Entry {
-        let meta = Meta {
+    fn entry(expires_at: u64) -> CacheEntry {
+        let meta = EntryMeta {
             status: 200,
             expires_at,
             block_number: Some(7),
             class: Class::Immutable,
-            ..Meta::default()
+            ..EntryMeta::default()
         };
-        Entry::new(
+        CacheEntry::new(
             Envelope::none(),
             Payload::Raw(b"true".to_vec().into()),
             meta,
         )
     }
 
-    fn store(method: Option<&[u8]>, expires_at: u64) -> Option<Message> {
+    fn store(method: Option<&[u8]>, expires_at: u64) -> Option<OwnerRequest> {
         let entry = entry(expires_at);
-        let about = About::of(&entry, [1; 16], method, 3)?;
-        Message::store(&[0xab; 32], &entry, &about, None, "w-1", 1000)
+        let about = StoreAttributes::for_entry(&entry, [1; 16], method, 3)?;
+        OwnerRequest::store(&[0xab; 32], &entry, &about, None, "w-1", 1000)
     }
 
     #[test]
@@ -390,9 +390,9 @@ mod tests {
         };
         let parts = [one(1, &encoded), one(2, b"SZE?"), one(3, &encoded)];
         let body = parts.concat();
-        let answer = |body: &[u8]| Answer {
+        let answer = |body: &[u8]| OwnerReply {
             body: body.to_vec(),
-            ..Answer::default()
+            ..OwnerReply::default()
         };
         let keys = |body: &[u8]| -> Vec<u8> {
             let answer = answer(body);

@@ -7,19 +7,19 @@
 //! all requests for the key wait for one reply; a found entry is stored in the hot tier. A failure
 //! or a timeout fails open: the request is sent to the node.
 
-mod answers;
-mod asking;
-pub mod calls;
-mod channel;
-mod claims;
-mod events;
-mod favours;
-mod job;
+mod background_queue;
+pub mod callout;
+mod decode_response;
+mod dispatch;
+mod event_stream;
+mod http1;
 mod message;
-mod news;
+mod owner_health;
+mod owner_job;
 mod purge;
-mod sending;
-mod taking;
+mod replies;
+mod request_queue;
+mod unclaimed_replies;
 
 use std::collections::{HashMap, VecDeque};
 use std::mem::MaybeUninit;
@@ -27,23 +27,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use self::channel::{request as request_text, Head};
-use self::channel::{Outgoing, Read, Reader};
-use self::claims::Claims;
-use self::events::Events;
-use self::favours::Favours;
-use self::job::{Job, LookUp};
-pub use self::message::{Answer, Lease, Message, NotOurs, Told};
-pub use self::news::News;
-pub use self::purge::{problem, request as purge_request, BadPurge, Said};
-use self::taking::fail_open;
+use self::background_queue::BackgroundQueue;
+use self::decode_response::report_miss;
+use self::event_stream::EventStreamParser;
+pub use self::http1::{request as request_text, Head};
+use self::http1::{ReceivedMessage, RequestWriter, ResponseReader};
+pub use self::message::{ChainAnnouncement, Lease, OwnerReply, OwnerRequest, ProtocolError};
+pub use self::owner_health::OwnerHealthChange;
+use self::owner_job::{LookupJob, OwnerJob};
+pub use self::purge::{problem, request as purge_request, AdminReply, PurgeError};
+use self::unclaimed_replies::UnclaimedReplies;
 use super::chain::Chains;
-use super::process::ownership::Owner;
+use super::process::owner_client::OwnerClient;
 use super::process::wake::{Waiter, Wake};
 use super::process::Shared;
 use super::{Key, Namespace};
 use crate::lock::locked;
-use crate::times::{link_silence, lookup_timeout, memory_lease};
+use crate::time_constants::{link_silence, lookup_timeout, memory_lease};
 
 /// Number of the event stream's connection.
 const EVENTS: usize = 0;
@@ -55,7 +55,7 @@ const RETRY: u64 = 20;
 const RETRIES: u32 = 50;
 
 /// Time between these later retries of the event stream, in milliseconds.
-const RETRY_SELDOM: u64 = 250;
+const RETRY_SLOW: u64 = 250;
 
 /// Timeout of a status query, in milliseconds.
 const STATUS: u64 = 1_000;
@@ -73,11 +73,11 @@ const PURGE_PATIENCE: u64 = 2_000;
 const PURGE_SENT: u8 = 3;
 
 /// Lower bound of generations that no owner has: theirs begin with the time.
-const NO_OWNERS: u64 = 1 << 63;
+const MIN_UNOWNED_GENERATION: u64 = 1 << 63;
 
 /// The limits of a link.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct LinkLimits {
     /// Number of connections besides the event stream.
     pub connections: usize,
     /// Timeout of a lookup in milliseconds. For a reply that has begun it is the timeout of the
@@ -87,7 +87,7 @@ pub struct Bounds {
     pub max_body: usize,
 }
 
-impl Default for Bounds {
+impl Default for LinkLimits {
     fn default() -> Self {
         Self {
             connections: 8,
@@ -99,7 +99,7 @@ impl Default for Bounds {
 
 /// An action of the host on one of its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Need {
+pub enum ConnectionAction {
     /// Open the connection, then call [`Link::connected`].
     Connect(usize),
     /// Call [`Link::write`] until nothing is left.
@@ -113,7 +113,7 @@ pub enum Need {
 /// The link of a process. Any thread may send requests; one thread drives the connections.
 #[derive(Debug)]
 pub struct Link {
-    bounds: Bounds,
+    bounds: LinkLimits,
     /// Timeout of lookups in milliseconds: the value in the limits, or a later one.
     deadline: AtomicU64,
     /// Name of the process for the owner.
@@ -134,16 +134,16 @@ pub struct Link {
 
 #[derive(Debug, Default)]
 struct State {
-    slots: Vec<Slot>,
+    slots: Vec<Connection>,
     /// Requests that an exchange waits for.
-    asked: VecDeque<Job>,
+    asked: VecDeque<OwnerJob>,
     /// Requests that no exchange waits for.
-    favours: Favours,
-    needs: VecDeque<Need>,
+    favours: BackgroundQueue,
+    needs: VecDeque<ConnectionAction>,
     /// Lookups of keys that another process fetches.
-    pending: HashMap<Key, LookUp>,
-    claims: Claims,
-    events: Events,
+    pending: HashMap<Key, LookupJob>,
+    claims: UnclaimedReplies,
+    events: EventStreamParser,
     /// Whether the owner has sent `hello`.
     up: bool,
     /// Whether any owner has sent `hello`.
@@ -155,48 +155,48 @@ struct State {
     /// Number of times that the event stream has ended since then.
     failures: u32,
     /// Health of the owner, as reported to the host.
-    known: news::Known,
+    known: owner_health::OwnerHealth,
 }
 
 /// A connection and its requests.
 #[derive(Debug)]
-struct Slot {
-    stage: Stage,
+struct Connection {
+    stage: ConnectionState,
     /// The request that it is opened for, or the requests without a reply, in order.
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<OwnerJob>,
 }
 
 #[derive(Debug)]
-enum Stage {
+enum ConnectionState {
     Closed {
         /// Earliest time of the next attempt.
         retry_at: u64,
     },
     Connecting,
-    Open(Box<Open>),
+    Open(Box<OpenConnection>),
 }
 
 #[derive(Debug)]
-struct Open {
-    out: Outgoing,
-    reader: Reader,
+struct OpenConnection {
+    out: RequestWriter,
+    reader: ResponseReader,
     /// Time of the last received bytes, or of the last request.
     since: u64,
 }
 
 /// Requests that are sent together over a connection.
 #[derive(Default)]
-struct Burst {
-    out: Outgoing,
-    jobs: VecDeque<Job>,
+struct RequestBatch {
+    out: RequestWriter,
+    jobs: VecDeque<OwnerJob>,
 }
 
 impl Link {
     /// Creates the link of the process that the owner knows as `process`: at most 64 letters,
     /// digits, `-`, `.` and `_`, and a new name for each process.
-    pub fn new(process: String, bounds: Bounds) -> Self {
-        let slots = (0..=bounds.connections).map(|_| Slot {
-            stage: Stage::Closed { retry_at: 0 },
+    pub fn new(process: String, bounds: LinkLimits) -> Self {
+        let slots = (0..=bounds.connections).map(|_| Connection {
+            stage: ConnectionState::Closed { retry_at: 0 },
             jobs: VecDeque::new(),
         });
         Self {
@@ -217,14 +217,14 @@ impl Link {
     }
 
     /// Creates the link of this process, which has entries of at most `max_entry` bytes.
-    pub fn of_process(max_entry: u64) -> Self {
+    pub fn for_process(max_entry: u64) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let started = since.unwrap_or_default().as_nanos();
         let name = format!("{}-{started:x}", std::process::id());
-        let bounds = Bounds {
+        let bounds = LinkLimits {
             // the entry, and its head
             max_body: usize::try_from(max_entry).map_or(usize::MAX, |most| most + (64 << 10)),
-            ..Bounds::default()
+            ..LinkLimits::default()
         };
         Self::new(name, bounds)
     }
@@ -235,15 +235,15 @@ impl Link {
     }
 
     /// Returns the deadline of a lookup that begins now.
-    fn due(&self, now: u64) -> u64 {
+    fn deadline(&self, now: u64) -> u64 {
         now.saturating_add(self.deadline.load(Ordering::Relaxed))
     }
 
     /// Sets the waker of the thread that drives the connections: it is woken as `id` when a request
-    /// is queued on any thread, and [`need`](Self::need) has an action then. A host that calls
-    /// [`need`](Self::need) after each call of its only thread needs no waker.
+    /// is queued on any thread, and [`next_action`](Self::next_action) has an action then. A host that calls
+    /// [`next_action`](Self::next_action) after each call of its only thread needs no waker.
     #[must_use]
-    pub fn driven(self, waker: Arc<dyn Wake>, id: usize) -> Self {
+    pub fn with_driver(self, waker: Arc<dyn Wake>, id: usize) -> Self {
         Self {
             driver: Some((waker, id)),
             ..self
@@ -252,13 +252,13 @@ impl Link {
 
     /// Returns a change of the owner's health for the log. The host calls it after each
     /// [`tick`](Self::tick).
-    pub fn news(&self, now: u64) -> Option<News> {
+    pub fn news(&self, now: u64) -> Option<OwnerHealthChange> {
         let mut state = locked(&self.state);
         let is_up = state.up;
         state.known.news(is_up, now)
     }
 
-    fn stir(&self) {
+    fn mark_queued(&self) {
         let was_stirred = self.stirred.swap(true, Ordering::AcqRel);
         if let (Some((waker, id)), false) = (&self.driver, was_stirred) {
             waker.wake(*id);
@@ -268,12 +268,12 @@ impl Link {
     /// Removes a waiter of [`purge`](Self::purge) that no longer waits and must not be woken.
     pub fn forget(&self, gone: Waiter) {
         let mut state = locked(&self.state);
-        state.claims.claim_said(gone);
+        state.claims.take_admin_reply(gone);
         state.forget(gone);
     }
 
     /// Sends a purge, with a body of [`purge_request`]. `waiter` is woken when the purge is in
-    /// effect everywhere or has failed, and [`claim`](Self::claim)s the reply. Returns `false` if
+    /// effect everywhere or has failed, and [`take_reply`](Self::take_reply)s the reply. Returns `false` if
     /// memory is refused.
     pub fn purge(&self, body: String, waiter: Waiter, now: u64) -> bool {
         let mut state = locked(&self.state);
@@ -281,17 +281,17 @@ impl Link {
             return false;
         }
         let patience = if state.up { PURGE } else { PURGE_PATIENCE };
-        state.asked.push_back(Job::Purge {
+        state.asked.push_back(OwnerJob::Purge {
             body,
             waiter: Some(waiter),
             due: now.saturating_add(patience),
             sent: 0,
         });
-        self.stir();
+        self.mark_queued();
         true
     }
 
-    /// Queries the owner's status, which `waiter` [`claim`](Self::claim)s. Returns `false` if the
+    /// Queries the owner's status, which `waiter` [`take_reply`](Self::take_reply)s. Returns `false` if the
     /// owner is not connected.
     pub fn status(&self, waiter: Waiter, now: u64) -> bool {
         let mut state = locked(&self.state);
@@ -299,21 +299,21 @@ impl Link {
             return false;
         }
         let due = now.saturating_add(STATUS);
-        state.asked.push_back(Job::Status { waiter, due });
-        self.stir();
+        state.asked.push_back(OwnerJob::Status { waiter, due });
+        self.mark_queued();
         true
     }
 
     /// Returns the reply to a purge or a status query, or `None` if there is none.
-    pub fn claim(&self, waiter: Waiter) -> Option<Said> {
-        locked(&self.state).claims.claim_said(waiter)
+    pub fn take_reply(&self, waiter: Waiter) -> Option<AdminReply> {
+        locked(&self.state).claims.take_admin_reply(waiter)
     }
 
     /// Returns the next action of the host, which calls it until `None` after each other call.
     /// `now` is in milliseconds of the host's clock, here and everywhere.
-    pub fn need(&self) -> Option<Need> {
+    pub fn next_action(&self) -> Option<ConnectionAction> {
         if self.stirred.load(Ordering::Acquire) {
-            return Some(Need::Tick);
+            return Some(ConnectionAction::Tick);
         }
         locked(&self.state).needs.pop_front()
     }
@@ -324,27 +324,27 @@ impl Link {
         let Some(place) = state.slots.get_mut(slot) else {
             return;
         };
-        if !matches!(place.stage, Stage::Connecting) {
+        if !matches!(place.stage, ConnectionState::Connecting) {
             return;
         }
         if !is_open {
-            self.lose(&mut state, shared, slot, now);
+            self.handle_closed(&mut state, shared, slot, now);
             return;
         }
         let first = place.jobs.pop_front();
-        place.stage = Stage::Open(Box::new(Open {
-            out: Outgoing::default(),
-            reader: Reader::new(self.bounds.max_body),
+        place.stage = ConnectionState::Open(Box::new(OpenConnection {
+            out: RequestWriter::default(),
+            reader: ResponseReader::new(self.bounds.max_body),
             since: now,
         }));
         if slot == EVENTS {
-            state.events = Events::default();
+            state.events = EventStreamParser::default();
         }
-        let mut burst = Burst::default();
+        let mut burst = RequestBatch::default();
         if let Some(job) = first {
             self.add(&mut state, shared, &mut burst, job, now);
         }
-        state.carry(slot, burst, now);
+        state.assign_batch(slot, burst, now);
         self.assign(&mut state, shared, now);
     }
 
@@ -352,7 +352,7 @@ impl Link {
     /// `monotonic`, in milliseconds of `CLOCK_MONOTONIC`. It is called before
     /// [`connected`](Self::connected). Entries in memory may be sent for a while then, although no
     /// owner permits it: no owner could report a purge as done.
-    pub fn absent(&self, shared: &Shared, monotonic: u64) {
+    pub fn connection_refused(&self, shared: &Shared, monotonic: u64) {
         let mut state = locked(&self.state);
         if state.up {
             return;
@@ -361,14 +361,14 @@ impl Link {
             state.is_alone = true;
             // no owner reports their changes
             for (_, chain) in self.chains.all() {
-                chain.outdate();
+                chain.mark_outdated();
             }
         }
         if !self.may_send(monotonic) {
             // an owner may have existed meanwhile, and purged
-            let generation = self.generation().max(NO_OWNERS) + 1;
+            let generation = self.generation().max(MIN_UNOWNED_GENERATION) + 1;
             self.generation.store(generation, Ordering::Release);
-            shared.drop_from_memory(None);
+            shared.purge_memory(None);
         }
         // an owner that has just begun to listen reports a purge as done only after that time
         let until = monotonic.saturating_add(memory_lease());
@@ -387,25 +387,25 @@ impl Link {
 
     /// Passes a buffer for bytes of a connection to `take`. Returns `false` if the connection has
     /// to be closed.
-    pub fn room(&self, slot: usize, take: impl FnOnce(&mut [MaybeUninit<u8>])) -> bool {
+    pub fn read_buffer(&self, slot: usize, take: impl FnOnce(&mut [MaybeUninit<u8>])) -> bool {
         let mut state = locked(&self.state);
-        let room = state.open(slot).and_then(|open| open.reader.room());
+        let room = state.open(slot).and_then(|open| open.reader.read_buffer());
         room.map(take).is_some()
     }
 
-    /// Reports bytes that were read into the buffer of [`room`](Self::room).
+    /// Reports bytes that were read into the buffer of [`read_buffer`](Self::read_buffer).
     ///
     /// # Safety
-    /// The bytes are initialized, and `room` was not called since.
+    /// The bytes are initialized, and `read_buffer` was not called since.
     #[allow(unsafe_code)]
-    pub unsafe fn filled(&self, shared: &Shared, slot: usize, bytes: usize, now: u64) {
+    pub unsafe fn bytes_read(&self, shared: &Shared, slot: usize, bytes: usize, now: u64) {
         let mut state = locked(&self.state);
         let Some(open) = state.open(slot) else {
             return;
         };
         open.since = now;
         // SAFETY: the function's contract.
-        let mut read = unsafe { open.reader.filled(bytes) };
+        let mut read = unsafe { open.reader.bytes_read(bytes) };
         while self.take(&mut state, shared, slot, read, now) {
             let Some(open) = state.open(slot) else {
                 break;
@@ -421,37 +421,37 @@ impl Link {
         state: &mut State,
         shared: &Shared,
         slot: usize,
-        read: Result<Read, NotOurs>,
+        read: Result<ReceivedMessage, ProtocolError>,
         now: u64,
     ) -> bool {
-        let Some(Slot {
-            stage: Stage::Open(open),
+        let Some(Connection {
+            stage: ConnectionState::Open(open),
             jobs,
         }) = state.slots.get_mut(slot)
         else {
             return false;
         };
         match read {
-            Ok(Read::More) => {
+            Ok(ReceivedMessage::More) => {
                 // a reply that has begun is not slower than the node's, as long as its bytes arrive
                 if let Some(job) = jobs.front_mut().filter(|_| open.reader.is_in_body()) {
-                    job.put_off(self.due(now));
+                    job.extend_deadline(self.deadline(now));
                 }
                 false
             }
-            Ok(Read::Events(data)) if slot == EVENTS => {
-                self.hear(state, shared, &data, now);
+            Ok(ReceivedMessage::Events(data)) if slot == EVENTS => {
+                self.receive_events(state, shared, &data, now);
                 true
             }
-            Ok(Read::Response(response)) if slot != EVENTS => match jobs.pop_front() {
+            Ok(ReceivedMessage::Response(response)) if slot != EVENTS => match jobs.pop_front() {
                 Some(job) => {
-                    self.answered(state, shared, job, response, now);
+                    self.handle_reply(state, shared, job, response, now);
                     true
                 }
                 // the host closes it
                 None => false,
             },
-            Ok(_) | Err(NotOurs) => {
+            Ok(_) | Err(ProtocolError) => {
                 self.close(state, shared, slot, now);
                 false
             }
@@ -461,7 +461,7 @@ impl Link {
     /// Reports that a connection was closed.
     pub fn closed(&self, shared: &Shared, slot: usize, now: u64) {
         let mut state = locked(&self.state);
-        self.lose(&mut state, shared, slot, now);
+        self.handle_closed(&mut state, shared, slot, now);
         self.assign(&mut state, shared, now);
     }
 
@@ -470,54 +470,55 @@ impl Link {
     pub fn tick(&self, shared: &Shared, now: u64) -> u64 {
         self.stirred.store(false, Ordering::Release);
         let mut state = locked(&self.state);
-        self.give_up_late(&mut state, shared, now);
+        self.expire(&mut state, shared, now);
         for slot in 0..state.slots.len() {
             let is_waited_for = match state.slots[slot].jobs.front() {
-                Some(Job::Purge { .. }) => false,
+                Some(OwnerJob::Purge { .. }) => false,
                 Some(_) => true,
                 None => slot == EVENTS,
             };
-            let is_silent = |open: &mut Open| now >= open.since + link_silence();
+            let is_silent = |open: &mut OpenConnection| now >= open.since + link_silence();
             if is_waited_for && state.open(slot).is_some_and(is_silent) {
                 self.close(&mut state, shared, slot, now);
             }
         }
-        if matches!(state.slots[EVENTS].stage, Stage::Closed { retry_at } if retry_at <= now) {
-            state.connect(EVENTS, Job::Listen);
+        if matches!(state.slots[EVENTS].stage, ConnectionState::Closed { retry_at } if retry_at <= now)
+        {
+            state.connect(EVENTS, OwnerJob::Listen);
         }
         self.assign(&mut state, shared, now);
         state.next_tick(now)
     }
 
     /// Queues a lookup again.
-    fn ask_again(&self, state: &mut State, shared: &Shared, look_up: LookUp) {
+    fn retry_lookup(&self, state: &mut State, shared: &Shared, look_up: LookupJob) {
         if state.asked.try_reserve(1).is_ok() {
-            state.asked.push_back(Job::LookUp(look_up));
+            state.asked.push_back(OwnerJob::LookUp(look_up));
         } else {
-            fail_open(&mut state.favours, shared, look_up);
+            report_miss(&mut state.favours, shared, look_up);
         }
     }
 
     fn close(&self, state: &mut State, shared: &Shared, slot: usize, now: u64) {
-        state.needs.push_back(Need::Close(slot));
-        self.lose(state, shared, slot, now);
+        state.needs.push_back(ConnectionAction::Close(slot));
+        self.handle_closed(state, shared, slot, now);
     }
 
-    fn lose(&self, state: &mut State, shared: &Shared, slot: usize, now: u64) {
+    fn handle_closed(&self, state: &mut State, shared: &Shared, slot: usize, now: u64) {
         let Some(place) = state.slots.get_mut(slot) else {
             return;
         };
-        if matches!(place.stage, Stage::Closed { .. }) {
+        if matches!(place.stage, ConnectionState::Closed { .. }) {
             return;
         }
-        place.stage = Stage::Closed { retry_at: now };
+        place.stage = ConnectionState::Closed { retry_at: now };
         let jobs = std::mem::take(&mut place.jobs);
         // an owner may close an idle connection
         if !jobs.is_empty() {
             self.retry_later(state, slot, now);
         }
         for job in jobs {
-            self.fail_or_repeat(state, shared, job);
+            self.fail_or_retry(state, shared, job);
         }
     }
 
@@ -528,21 +529,23 @@ impl Link {
         if slot == EVENTS {
             state.failures = state.failures.saturating_add(1);
             if state.failures > RETRIES {
-                wait = RETRY_SELDOM;
+                wait = RETRY_SLOW;
             }
         }
         if let Some(place) = state.slots.get_mut(slot) {
             let retry_at = now + wait;
-            place.stage = Stage::Closed { retry_at };
+            place.stage = ConnectionState::Closed { retry_at };
         }
         // the next tick is due earlier now
-        self.stir();
+        self.mark_queued();
     }
 
     /// Repeats or fails a request whose connection broke.
-    fn fail_or_repeat(&self, state: &mut State, shared: &Shared, job: Job) {
+    fn fail_or_retry(&self, state: &mut State, shared: &Shared, job: OwnerJob) {
         match job {
-            Job::Purge { sent, .. } if sent < PURGE_SENT && state.asked.try_reserve(1).is_ok() => {
+            OwnerJob::Purge { sent, .. }
+                if sent < PURGE_SENT && state.asked.try_reserve(1).is_ok() =>
+            {
                 state.asked.push_back(job);
             }
             job => self.fail(state, shared, job),
@@ -550,38 +553,44 @@ impl Link {
     }
 
     /// Fails a request without a reply.
-    fn fail(&self, state: &mut State, shared: &Shared, job: Job) {
+    fn fail(&self, state: &mut State, shared: &Shared, job: OwnerJob) {
         match job {
-            Job::LookUp(look_up) => fail_open(&mut state.favours, shared, look_up),
-            Job::LookUps { waiter, .. } | Job::Status { waiter, .. } => shared.wake([waiter]),
-            Job::Purge {
+            OwnerJob::LookUp(look_up) => report_miss(&mut state.favours, shared, look_up),
+            OwnerJob::LookUps { waiter, .. } | OwnerJob::Status { waiter, .. } => {
+                shared.wake([waiter]);
+            }
+            OwnerJob::Purge {
                 waiter: Some(waiter),
                 sent,
                 ..
             } => {
                 if sent == 0 {
-                    state.claims.said(waiter, purge::not_asked());
+                    state
+                        .claims
+                        .insert_admin_reply(waiter, purge::unreachable_reply());
                 }
                 shared.wake([waiter]);
             }
-            Job::Listen => {
+            OwnerJob::Listen => {
                 state.up = false;
                 for (_, look_up) in std::mem::take(&mut state.pending) {
-                    fail_open(&mut state.favours, shared, look_up);
+                    report_miss(&mut state.favours, shared, look_up);
                 }
                 for job in std::mem::take(&mut state.asked) {
-                    self.fail_or_repeat(state, shared, job);
+                    self.fail_or_retry(state, shared, job);
                 }
                 state.favours.clear();
             }
             // the entry may have arrived or not: other processes must not wait for it
-            Job::Store { key, .. } if state.up => state.favours.push(Job::GiveBack(key)),
-            Job::Store { .. }
-            | Job::GiveBack(_)
-            | Job::Acknowledge(_)
-            | Job::Shows(..)
-            | Job::Late(_) => {}
-            Job::Purge { .. } => {}
+            OwnerJob::Store { key, .. } if state.up => {
+                state.favours.push(OwnerJob::ReleaseLease(key));
+            }
+            OwnerJob::Store { .. }
+            | OwnerJob::ReleaseLease(_)
+            | OwnerJob::Acknowledge(_)
+            | OwnerJob::ShowBlock(..)
+            | OwnerJob::Expired(_) => {}
+            OwnerJob::Purge { .. } => {}
         }
     }
 }

@@ -2,17 +2,17 @@
 
 use serde_json::{json, Map};
 
-use crate::cache::scope::named;
+use crate::cache::vary_key::namespace_for_name;
 
-pub use crate::cache::process::ownership::Said;
+pub use crate::cache::process::owner_client::AdminReply;
 
 /// The reason why a purge request is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct BadPurge(String);
+pub struct PurgeError(String);
 
 /// What comes of a purge that no owner could be asked for.
-pub(super) fn not_asked() -> Said {
+pub(super) fn unreachable_reply() -> AdminReply {
     let detail = "the cache's owner does not answer: nothing is purged";
     (503, problem(503, detail).into())
 }
@@ -24,11 +24,11 @@ pub fn problem(status: u16, detail: &str) -> String {
 
 /// Asks for what a query says, with `send`, which may be refused memory. What comes
 /// of it, if that is known at once.
-pub(super) fn ask(
+pub(super) fn send_purge(
     query: &[u8],
     own: Option<&[u8]>,
     send: impl FnOnce(String) -> bool,
-) -> Option<Said> {
+) -> Option<AdminReply> {
     let refused = |status, detail: &str| Some((status, problem(status, detail).into()));
     match request(query, own) {
         Err(bad) => refused(400, &bad.to_string()),
@@ -54,15 +54,15 @@ pub(super) fn ask(
 /// `own` is the name of the namespace if the query names none.
 ///
 /// # Errors
-/// Returns [`BadPurge`] with the reason if the query is invalid.
-pub fn request(query: &[u8], own: Option<&[u8]>) -> Result<String, BadPurge> {
+/// Returns [`PurgeError`] with the reason if the query is invalid.
+pub fn request(query: &[u8], own: Option<&[u8]>) -> Result<String, PurgeError> {
     let mut request = Map::new();
     for (name, value) in form_urlencoded::parse(query) {
-        let bad = |allowed: &str| BadPurge(format!("{name} must be {allowed}"));
+        let bad = |allowed: &str| PurgeError(format!("{name} must be {allowed}"));
         let said = match &*name {
             "everything" if value.is_empty() => json!(true),
             "everything" => return Err(bad("without a value")),
-            "namespace" => json!(const_hex::encode(named(value.as_bytes()))),
+            "namespace" => json!(const_hex::encode(namespace_for_name(value.as_bytes()))),
             "method" if is_method(&value) => json!(value),
             "method" => return Err(bad("the name of a JSON-RPC method")),
             "blocks" => {
@@ -82,41 +82,44 @@ pub fn request(query: &[u8], own: Option<&[u8]>) -> Result<String, BadPurge> {
                 json!(key.to_hex().as_str())
             }
             _ => {
-                return Err(BadPurge(format!(
+                return Err(PurgeError(format!(
                     "unknown parameter {name:?}: everything, namespace=, method=, blocks= \
                      and key= are known"
                 )))
             }
         };
         if request.insert(name.to_string(), said).is_some() {
-            return Err(BadPurge(format!("{name} is there twice")));
+            return Err(PurgeError(format!("{name} is there twice")));
         }
     }
     let has = |name: &str| request.contains_key(name);
     if request.is_empty() {
-        return Err(BadPurge(
+        return Err(PurgeError(
             "the query must say what to purge: everything, namespace=NAME, method=METHOD, \
              blocks=FROM-TO or key=HEX"
                 .into(),
         ));
     }
     if request.len() > 1 && (has("everything") || has("key") || has("wrong-chain")) {
-        return Err(BadPurge(
+        return Err(PurgeError(
             "everything, key= and wrong-chain= stand alone".into(),
         ));
     }
     if has("blocks") && has("method") {
-        return Err(BadPurge("blocks= and method= exclude each other".into()));
+        return Err(PurgeError("blocks= and method= exclude each other".into()));
     }
     if has("blocks") && !has("namespace") {
         let own = own.ok_or_else(|| {
-            BadPurge(
+            PurgeError(
                 "blocks= needs a namespace=: blocks of two chains have the same numbers".into(),
             )
         })?;
-        request.insert("namespace".into(), json!(const_hex::encode(named(own))));
+        request.insert(
+            "namespace".into(),
+            json!(const_hex::encode(namespace_for_name(own))),
+        );
     }
-    serde_json::to_string(&request).map_err(|error| BadPurge(error.to_string()))
+    serde_json::to_string(&request).map_err(|error| PurgeError(error.to_string()))
 }
 
 fn is_method(text: &str) -> bool {

@@ -1,12 +1,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Bounds, Link, Need, RETRY};
-use crate::cache::entry::about::About;
+use super::{ConnectionAction, Link, LinkLimits, RETRY};
+use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::entry::wire::Encoded;
-use crate::cache::entry::{Entry, Envelope, Meta, Payload};
-use crate::cache::process::flights::{Outcome, Role, Token, Turn};
-use crate::cache::process::ownership::Owner;
+use crate::cache::entry::{CacheEntry, EntryMeta, Envelope, Payload};
+use crate::cache::process::flights::{FlightOutcome, Leadership, Role, Wakeup};
+use crate::cache::process::owner_client::OwnerClient;
 use crate::cache::process::wake::{EventLoop, Queue, Waiter};
 use crate::cache::process::Shared;
 use crate::cache::Key;
@@ -56,7 +56,7 @@ impl Host {
         let shared = Shared::default();
         let queue = Arc::new(Queue::default());
         shared.event_loop(queue.clone());
-        let bounds = Bounds {
+        let bounds = LinkLimits {
             connections,
             deadline: 20,
             max_body: 10_000,
@@ -101,7 +101,7 @@ impl Host {
     }
 
     /// Stores an entry in the memory of the process.
-    fn keep(&self, key: Key, entry: Entry) {
+    fn keep(&self, key: Key, entry: CacheEntry) {
         self.shared.hot().unwrap().insert(key, Arc::new(entry));
     }
 
@@ -113,7 +113,7 @@ impl Host {
     fn store(&mut self, keys: std::ops::Range<u8>) {
         for key in keys {
             let entry = Arc::new(entry().stored(self.now, 10_000));
-            let about = About::of(&entry, [0; 16], None, 0).unwrap();
+            let about = StoreAttributes::for_entry(&entry, [0; 16], None, 0).unwrap();
             self.link().store([key; 32], entry, about, None);
         }
         self.run();
@@ -125,22 +125,22 @@ impl Host {
 
     fn run(&mut self) {
         for _ in 0..1000 {
-            match self.link().need() {
+            match self.link().next_action() {
                 None => return,
-                Some(Need::Tick) => {
+                Some(ConnectionAction::Tick) => {
                     self.link().tick(&self.shared, self.now);
                 }
-                Some(Need::Close(slot)) => {
+                Some(ConnectionAction::Close(slot)) => {
                     self.open.remove(&slot);
                 }
-                Some(Need::Connect(slot)) => {
+                Some(ConnectionAction::Connect(slot)) => {
                     if !self.refuses {
                         assert!(self.open.insert(slot), "{slot} is open");
                     }
                     self.link()
                         .connected(&self.shared, slot, !self.refuses, self.now);
                 }
-                Some(Need::Write(slot)) => {
+                Some(ConnectionAction::Write(slot)) => {
                     let mut bytes = Vec::new();
                     let mut more = true;
                     while more {
@@ -165,7 +165,7 @@ impl Host {
     fn receive(&mut self, slot: usize, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let mut taken = 0;
-            let is_open = self.link().room(slot, |room| {
+            let is_open = self.link().read_buffer(slot, |room| {
                 taken = room.len().min(bytes.len()).min(70);
                 for (to, from) in room.iter_mut().zip(&bytes[..taken]) {
                     to.write(*from);
@@ -175,7 +175,7 @@ impl Host {
                 break;
             }
             // SAFETY: just written.
-            unsafe { self.link().filled(&self.shared, slot, taken, self.now) };
+            unsafe { self.link().bytes_read(&self.shared, slot, taken, self.now) };
             bytes = &bytes[taken..];
         }
         self.run();
@@ -194,21 +194,24 @@ impl Host {
 
     /// Looks `KEY` up for a waiter.
     fn want(&mut self, waiter: usize, leases: bool) {
-        match self.shared.flights.begin(KEY, at(waiter)).unwrap() {
+        match self.shared.flights.join_flight(KEY, at(waiter)).unwrap() {
             Role::Follower => {}
             Role::Leader(token) => {
                 self.shared.flights.follow(&token, at(waiter)).unwrap();
-                if let Err(token) = self.link().ask(KEY, token, &SPACE, leases, false, self.now) {
-                    self.shared.hand_on(token);
+                if let Err(token) = self
+                    .link()
+                    .lookup(KEY, token, &SPACE, leases, false, self.now)
+                {
+                    self.shared.hand_over(token);
                 }
             }
         }
         self.run();
     }
 
-    fn lead(&self, waiter: usize) -> Option<Token> {
+    fn lead(&self, waiter: usize) -> Option<Leadership> {
         match self.shared.flights.claim(at(waiter)) {
-            Some(Turn::Lead(token)) => Some(token),
+            Some(Wakeup::Lead(token)) => Some(token),
             _ => None,
         }
     }
@@ -217,9 +220,9 @@ impl Host {
         std::iter::from_fn(|| self.queue.next()).collect()
     }
 
-    fn answer(&self, waiter: usize) -> Option<Arc<Entry>> {
+    fn answer(&self, waiter: usize) -> Option<Arc<CacheEntry>> {
         match self.shared.flights.claim(at(waiter)) {
-            Some(Turn::Landed(Outcome::Answer(entry))) => Some(entry),
+            Some(Wakeup::Response(FlightOutcome::Answer(entry))) => Some(entry),
             _ => None,
         }
     }
@@ -237,16 +240,16 @@ impl Host {
     }
 }
 
-fn entry() -> Entry {
-    Entry::new(
+fn entry() -> CacheEntry {
+    CacheEntry::new(
         Envelope::none(),
         Payload::Raw(b"true".to_vec().into()),
-        Meta::default(),
+        EntryMeta::default(),
     )
 }
 
-fn bytes_of(entry: &Entry) -> Vec<u8> {
-    Encoded::of(entry).unwrap().to_vec()
+fn bytes_of(entry: &CacheEntry) -> Vec<u8> {
+    Encoded::from_entry(entry).unwrap().to_vec()
 }
 
 fn found() -> Vec<u8> {
@@ -282,7 +285,7 @@ fn path() -> String {
 /// Looks these keys up at the same time.
 fn want_all(host: &mut Host, keys: std::ops::Range<u8>) {
     for n in keys {
-        let Some(Role::Leader(token)) = host.shared.flights.begin([n; 32], at(10)) else {
+        let Some(Role::Leader(token)) = host.shared.flights.join_flight([n; 32], at(10)) else {
             panic!()
         };
         host.shared
@@ -290,7 +293,7 @@ fn want_all(host: &mut Host, keys: std::ops::Range<u8>) {
             .follow(&token, at(usize::from(n)))
             .unwrap();
         host.link()
-            .ask([n; 32], token, &SPACE, true, false, host.now)
+            .lookup([n; 32], token, &SPACE, true, false, host.now)
             .unwrap();
     }
     host.run();

@@ -3,64 +3,64 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::now::Now;
-use super::tracker::{Identity, Mark, Record};
+use super::clock::CallTime;
+use super::tracker::{ChainIdentity, ChainRecord, FinalityMark};
 use crate::bytes::copy_of;
-use crate::cache::entry::about::{About, Scope};
-pub use crate::cache::store::{Header, Status, StoreError, Waits};
+use crate::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
+pub use crate::cache::store::{RecordHeader, StoreError, StoreStatus, WouldBlock};
 use crate::cache::{Key, Namespace};
 
 /// An entry as the store returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct DiskEntry {
     /// The attributes and times of the entry.
-    pub header: Header,
+    pub header: RecordHeader,
     /// The bytes of the entry, opaque to the owner.
-    pub body: Body,
+    pub body: EntryBytes,
     /// Whether the entry will be dropped soon, so that a request should write it again.
     pub is_old: bool,
 }
 
 /// The bytes of an entry.
 #[derive(Clone)]
-pub enum Body {
+pub enum EntryBytes {
     /// Bytes on the heap.
     Owned(Vec<u8>),
     /// Bytes in the memory of the store, pinned as long as this value lives.
-    Lent(Arc<dyn AsRef<[u8]> + Send + Sync>),
+    Pinned(Arc<dyn AsRef<[u8]> + Send + Sync>),
 }
 
-impl Body {
+impl EntryBytes {
     /// The bytes on the heap; unchanged if the allocation fails.
     #[must_use]
     pub fn into_owned(self) -> Self {
         match &self {
             Self::Owned(_) => self,
-            Self::Lent(lent) => copy_of((**lent).as_ref()).map_or(self, Self::Owned),
+            Self::Pinned(lent) => copy_of((**lent).as_ref()).map_or(self, Self::Owned),
         }
     }
 }
 
-impl AsRef<[u8]> for Body {
+impl AsRef<[u8]> for EntryBytes {
     fn as_ref(&self) -> &[u8] {
         match self {
             Self::Owned(bytes) => bytes,
-            Self::Lent(lent) => (**lent).as_ref(),
+            Self::Pinned(lent) => (**lent).as_ref(),
         }
     }
 }
 
-impl PartialEq for Body {
+impl PartialEq for EntryBytes {
     fn eq(&self, other: &Self) -> bool {
         self.as_ref() == other.as_ref()
     }
 }
 
-impl Eq for Body {}
+impl Eq for EntryBytes {}
 
-impl fmt::Debug for Body {
+impl fmt::Debug for EntryBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_lent = matches!(self, Self::Lent(_));
+        let is_lent = matches!(self, Self::Pinned(_));
         f.debug_struct("Body")
             .field("length", &self.as_ref().len())
             .field("is_lent", &is_lent)
@@ -69,19 +69,19 @@ impl fmt::Debug for Body {
 }
 
 /// A store. Every method may wait for a disk, unless it is documented never to wait.
-pub trait Disk: Send + Sync {
+pub trait OwnerStore: Send + Sync {
     /// Number of purges so far. Never waits.
     fn generation(&self) -> u64;
 
     /// The entry under `key`, fresh or not, unless it was purged. An entry that cannot be read
     /// is absent.
-    fn get(&self, key: &Key, now: Now) -> Option<Stored>;
+    fn get(&self, key: &Key, now: CallTime) -> Option<DiskEntry>;
 
     /// The entry under `key`, if the store can read it without a disk. Never waits.
     ///
     /// # Errors
-    /// [`Waits`]: only [`get`](Self::get) can determine it.
-    fn get_ready(&self, key: &Key, now: Now) -> Result<Option<Stored>, Waits>;
+    /// [`WouldBlock`]: only [`get`](Self::get) can determine it.
+    fn get_ready(&self, key: &Key, now: CallTime) -> Result<Option<DiskEntry>, WouldBlock>;
 
     /// Whether [`get`](Self::get) may find an entry. Never waits.
     fn may_have(&self, key: &Key) -> bool;
@@ -90,43 +90,51 @@ pub trait Disk: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`].
-    fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), StoreError>;
+    fn put(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError>;
 
     /// Purges entries, and returns the new generation. [`get`](Self::get) and
-    /// [`refuses`](Self::refuses) apply the purge afterwards, also after a crash or a power loss.
+    /// [`is_purged`](Self::is_purged) apply the purge afterwards, also after a crash or a power loss.
     /// A purge of a namespace, or of everything, also removes the [record](Self::chain) of its
     /// chain.
     ///
     /// # Errors
     /// [`StoreError`]: the purge is in effect in this process only, and must be repeated.
-    fn purge(&self, scope: &Scope) -> Result<u64, StoreError>;
+    fn purge(&self, scope: &PurgeScope) -> Result<u64, StoreError>;
 
     /// The record of a namespace's chain.
     ///
     /// # Errors
     /// [`StoreError`]: the record cannot be read.
-    fn chain(&self, namespace: &Namespace) -> Result<Record, StoreError>;
+    fn chain(&self, namespace: &Namespace) -> Result<ChainRecord, StoreError>;
 
     /// Records the chain identity of a namespace, and that none of its blocks is final, as durably
     /// as a purge.
     ///
     /// # Errors
     /// [`StoreError`].
-    fn keep_identity(&self, namespace: &Namespace, identity: &Identity) -> Result<(), StoreError>;
+    fn record_identity(
+        &self,
+        namespace: &Namespace,
+        identity: &ChainIdentity,
+    ) -> Result<(), StoreError>;
 
     /// Records the newest final block, or that no block is final. The record need not survive a
     /// crash, but an entry that is written later must not survive without it.
     ///
     /// # Errors
     /// [`StoreError`].
-    fn keep_mark(&self, namespace: &Namespace, mark: Option<&Mark>) -> Result<(), StoreError>;
+    fn record_mark(
+        &self,
+        namespace: &Namespace,
+        mark: Option<&FinalityMark>,
+    ) -> Result<(), StoreError>;
 
     /// Whether an entry was purged after the node was queried. Never waits.
-    fn refuses(&self, key: &Key, about: &About) -> bool;
+    fn is_purged(&self, key: &Key, about: &StoreAttributes) -> bool;
 
     /// Records a fill of `key`, and returns whether it was filled before: the entry is then worth
     /// a write to disk. Never waits.
-    fn admits(&self, key: &Key, now: Now) -> bool;
+    fn record_fill(&self, key: &Key, now: CallTime) -> bool;
 
     /// Writes the memtables to disk, so that a crash does not lose them.
     ///
@@ -136,12 +144,12 @@ pub trait Disk: Send + Sync {
 
     /// Drops entries that were written more than `goes` milliseconds ago, in large units and hence
     /// some of them later. From then on entries that were written more than `renews` milliseconds
-    /// ago [are old](Stored::is_old).
-    fn forget(&self, goes: u64, renews: u64, now: Now);
+    /// ago [are old](DiskEntry::is_old).
+    fn drop_older_than(&self, goes: u64, renews: u64, now: CallTime);
 
     /// Takes the next line for the log.
     fn next_event(&self) -> Option<String>;
 
     /// The status of the store.
-    fn status(&self) -> Status;
+    fn status(&self) -> StoreStatus;
 }

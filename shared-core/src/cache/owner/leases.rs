@@ -13,7 +13,7 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 
-use super::processes::Name;
+use super::processes::ProcessName;
 use crate::cache::Key;
 
 /// The action of a process that missed a key.
@@ -29,27 +29,27 @@ pub enum Lease {
 
 /// A lease that has ended, and the processes to notify.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedLease {
     /// The key of the lease.
     pub key: Key,
     /// Processes that received "pending", in that order.
-    pub waiters: Vec<Name>,
+    pub waiters: Vec<ProcessName>,
 }
 
 /// All leases.
 #[derive(Debug)]
 pub struct Leases {
-    held: HashMap<Key, Held>,
+    held: HashMap<Key, HeldLease>,
     /// End of each lease in milliseconds.
     ends: BTreeSet<(u64, Key)>,
     most: usize,
 }
 
 #[derive(Debug)]
-struct Held {
-    holder: Name,
+struct HeldLease {
+    holder: ProcessName,
     ends: u64,
-    waiters: Vec<Name>,
+    waiters: Vec<ProcessName>,
 }
 
 impl Leases {
@@ -65,13 +65,13 @@ impl Leases {
     /// Requests the lease of `key` for `process`. A granted lease lasts until `ends` at most; its
     /// holder may request it again, and then has it until the new `ends`. Call
     /// [`expire`](Self::expire) first.
-    pub fn ask(&mut self, key: Key, process: &Name, ends: u64) -> Lease {
+    pub fn acquire(&mut self, key: Key, process: &ProcessName, ends: u64) -> Lease {
         let most = self.most;
         let count = self.held.len();
         match self.held.entry(key) {
             Entry::Vacant(_) if count >= most => return Lease::Full,
             Entry::Vacant(vacant) => {
-                vacant.insert(Held {
+                vacant.insert(HeldLease {
                     holder: process.clone(),
                     ends,
                     waiters: Vec::new(),
@@ -94,14 +94,14 @@ impl Leases {
     }
 
     /// Releases the lease that `process` has of `key`.
-    pub fn give_back(&mut self, key: &Key, process: &Name) -> Option<Ended> {
+    pub fn release(&mut self, key: &Key, process: &ProcessName) -> Option<EndedLease> {
         (self.held.get(key)?.holder == *process)
             .then(|| self.end(key))
             .flatten()
     }
 
     /// Ends the leases that have expired at `now`.
-    pub fn expire(&mut self, now: u64) -> Vec<Ended> {
+    pub fn expire(&mut self, now: u64) -> Vec<EndedLease> {
         let mut ended = Vec::new();
         while let Some((ends, key)) = self.ends.first().copied() {
             if ends > now {
@@ -115,7 +115,7 @@ impl Leases {
     }
 
     /// Ends the leases of `process`, which has disconnected.
-    pub fn forget(&mut self, process: &Name) -> Vec<Ended> {
+    pub fn release_all_of(&mut self, process: &ProcessName) -> Vec<EndedLease> {
         let keys: Vec<Key> = self
             .held
             .iter()
@@ -136,10 +136,10 @@ impl Leases {
     }
 
     /// Ends the lease of `key`, regardless of its holder, because the entry is present.
-    pub fn end(&mut self, key: &Key) -> Option<Ended> {
+    pub fn end(&mut self, key: &Key) -> Option<EndedLease> {
         let held = self.held.remove(key)?;
         self.ends.remove(&(held.ends, *key));
-        Some(Ended {
+        Some(EndedLease {
             key: *key,
             waiters: held.waiters,
         })
@@ -152,16 +152,16 @@ mod tests {
 
     const KEY: Key = [7; 32];
 
-    fn name(name: &str) -> Name {
-        Name::new(name).unwrap()
+    fn name(name: &str) -> ProcessName {
+        ProcessName::new(name).unwrap()
     }
 
     #[test]
     fn number_of_leases_is_limited() {
         let mut leases = Leases::new(1);
-        assert_eq!(leases.ask(KEY, &name("a"), 100), Lease::Granted);
-        assert_eq!(leases.ask([8; 32], &name("a"), 100), Lease::Full);
-        assert_eq!(leases.ask(KEY, &name("b"), 100), Lease::Pending);
+        assert_eq!(leases.acquire(KEY, &name("a"), 100), Lease::Granted);
+        assert_eq!(leases.acquire([8; 32], &name("a"), 100), Lease::Full);
+        assert_eq!(leases.acquire(KEY, &name("b"), 100), Lease::Pending);
     }
 
     mod sequences {
@@ -204,9 +204,9 @@ mod tests {
                 let mut model: BTreeMap<u8, (u8, u64, Vec<u8>)> = BTreeMap::new();
                 let process = |n: u8| name(&format!("p{n}"));
                 for step in steps {
-                    let (over, expected): (Vec<Ended>, Vec<u8>) = match step {
+                    let (over, expected): (Vec<EndedLease>, Vec<u8>) = match step {
                         Step::Ask(key, who, time) => {
-                            let lease = leases.ask([key; 32], &process(who), now + time);
+                            let lease = leases.acquire([key; 32], &process(who), now + time);
                             match model.get_mut(&key) {
                                 None => {
                                     prop_assert_eq!(lease, Lease::Granted);
@@ -229,7 +229,7 @@ mod tests {
                         Step::GiveBack(key, who) => {
                             let is_holder = model.get(&key).is_some_and(|held| held.0 == who);
                             (
-                                leases.give_back(&[key; 32], &process(who)).into_iter().collect(),
+                                leases.release(&[key; 32], &process(who)).into_iter().collect(),
                                 if is_holder { vec![key] } else { vec![] },
                             )
                         }
@@ -241,16 +241,16 @@ mod tests {
                             )
                         }
                         Step::Forget(who) => (
-                            leases.forget(&process(who)),
+                            leases.release_all_of(&process(who)),
                             model.iter().filter(|(_, held)| held.0 == who).map(|(key, _)| *key).collect(),
                         ),
                     };
-                    let told: BTreeMap<u8, Vec<Name>> =
+                    let told: BTreeMap<u8, Vec<ProcessName>> =
                         over.into_iter().map(|ended| (ended.key[0], ended.waiters)).collect();
                     let mut wanted = BTreeMap::new();
                     for key in expected {
                         if let Some((_, _, waiters)) = model.remove(&key) {
-                            let waiters: Vec<Name> = waiters.into_iter().map(process).collect();
+                            let waiters: Vec<ProcessName> = waiters.into_iter().map(process).collect();
                             wanted.insert(key, waiters);
                         }
                     }

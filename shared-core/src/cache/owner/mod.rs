@@ -3,29 +3,29 @@
 //! Sans-I/O: no socket, no thread, no clock. `docs/owner-protocol.md` specifies the protocol;
 //! crate `sszip-owner` carries the bytes. The modules:
 //!
-//! | module        | concern                                              |
-//! |---------------|------------------------------------------------------|
-//! | [`leases`]    | the right to fetch a key that missed                  |
-//! | [`processes`] | events, send leases, purges                          |
-//! | [`memory`]    | entries in memory, within a number of bytes          |
-//! | [`disk`]      | the store interface of the owner                     |
-//! | [`following`] | publication of chain states to the processes         |
-//! | [`forms`]     | replacement of an entry: read, final or recompressed |
-//! | [`store`]     | `cache::store` behind that interface                 |
-//! | [`tracker`]   | tracking of a namespace's chain                      |
-//! | [`state`]     | the owner that joins all of them                     |
+//! | module            | concern                                              |
+//! |-------------------|------------------------------------------------------|
+//! | [`leases`]        | the right to fetch a key that missed                 |
+//! | [`processes`]     | events, send leases, purges                          |
+//! | [`memory_tier`]   | entries in memory, within a number of bytes          |
+//! | [`disk`]          | the store interface of the owner                     |
+//! | [`chain_updates`] | publication of chain states to the processes         |
+//! | [`entry_updates`] | replacement of an entry: read, final or recompressed |
+//! | [`store`]         | `cache::store` behind that interface                 |
+//! | [`tracker`]       | tracking of a namespace's chain                      |
+//! | [`state`]         | the owner that joins all of them                     |
 
+pub mod chain_updates;
+mod clock;
 pub mod disk;
-pub mod following;
-pub mod forms;
+pub mod entry_updates;
 pub mod leases;
-pub mod memory;
-mod now;
+pub mod memory_tier;
 pub mod processes;
 mod record;
 pub mod state;
 pub mod store;
 pub mod tracker;
 
-pub use now::Now;
+pub use clock::CallTime;
 pub use state::Owner;

@@ -8,22 +8,22 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::cache::told::Event;
+use crate::cache::owner_event::OwnerEvent;
 use crate::cache::Key;
-use crate::times::{memory_lease, memory_lease_renewal, predecessor_lease};
+use crate::time_constants::{memory_lease, memory_lease_renewal, predecessor_lease};
 
 /// Maximum number of events that a stream may lag behind. Beyond it the stream is closed: the
 /// `hello` of the process's next stream shows what it has missed.
-const MOST_EVENTS: usize = 16_384;
+const MAX_QUEUED_EVENTS: usize = 16_384;
 
 /// Maximum number of processes at a time.
-const MOST_PROCESSES: usize = 1_024;
+const MAX_PROCESSES: usize = 1_024;
 
 /// The name that a process chooses for itself: 1 to 64 letters, digits, `-`, `.`, `_`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Name(Arc<str>);
+pub struct ProcessName(Arc<str>);
 
-impl Name {
+impl ProcessName {
     /// The name, or `None` if it is malformed.
     pub fn new(name: &str) -> Option<Self> {
         let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
@@ -38,13 +38,13 @@ impl Name {
 
 /// The identity of an event stream; identities are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Stream(u64);
+pub struct EventStreamId(u64);
 
 /// The next action on an event stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum StreamAction {
     /// Send this event, and call again.
-    Event(Event),
+    Event(OwnerEvent),
     /// Send nothing before this time (monotonic milliseconds), unless the stream is woken.
     Idle(u64),
     /// Close the stream: a newer one has replaced it, or it lags too far behind.
@@ -53,7 +53,7 @@ pub enum Next {
 
 /// The error that too many processes are connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooMany;
+pub struct TooManyProcesses;
 
 /// The error of an acknowledgement of a purge that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,21 +62,21 @@ pub struct NoSuchPurge;
 /// All processes that are connected or have a send lease.
 #[derive(Debug, Default)]
 pub struct Processes {
-    by_name: HashMap<Name, Process>,
-    streams: HashMap<Stream, Name>,
+    by_name: HashMap<ProcessName, Process>,
+    streams: HashMap<EventStreamId, ProcessName>,
     next_stream: u64,
-    woken: Vec<Stream>,
+    woken: Vec<EventStreamId>,
     generation: u64,
     /// End of the time in which processes may have a send lease of an earlier owner.
     grace: u64,
-    purges: BTreeMap<u64, Waiting>,
+    purges: BTreeMap<u64, PendingPurge>,
 }
 
 #[derive(Debug, Default)]
 struct Process {
-    stream: Option<Stream>,
+    stream: Option<EventStreamId>,
     greeted: bool,
-    queue: VecDeque<Event>,
+    queue: VecDeque<OwnerEvent>,
     /// Time at which the next send lease is due.
     due: u64,
     /// End of the last send lease.
@@ -85,16 +85,16 @@ struct Process {
 
 /// A purge that is not complete.
 #[derive(Debug)]
-struct Waiting {
+struct PendingPurge {
     /// End of the minimum wait.
     grace: u64,
     /// End of the send lease of each process that has not acknowledged.
-    untils: HashMap<Name, u64>,
+    untils: HashMap<ProcessName, u64>,
 }
 
-impl Waiting {
+impl PendingPurge {
     /// The last millisecond at which the purge is not complete.
-    fn last(&self) -> u64 {
+    fn deadline(&self) -> u64 {
         self.untils.values().copied().fold(self.grace, u64::max)
     }
 }
@@ -111,7 +111,7 @@ impl Processes {
 
     /// Records that the owner listens from `now` on: a process that found no owner before may
     /// assume that there was none for [`predecessor_lease`].
-    pub fn listens(&mut self, now: u64) {
+    pub fn start_listening(&mut self, now: u64) {
         self.grace = now.saturating_add(predecessor_lease());
     }
 
@@ -123,13 +123,17 @@ impl Processes {
     /// Opens a stream for `name`, and closes its present one.
     ///
     /// # Errors
-    /// [`TooMany`].
-    pub fn arrive(&mut self, name: &Name, now: u64) -> Result<Stream, TooMany> {
-        self.collect(now);
-        if self.by_name.len() >= MOST_PROCESSES && !self.by_name.contains_key(name) {
-            return Err(TooMany);
+    /// [`TooManyProcesses`].
+    pub fn connect(
+        &mut self,
+        name: &ProcessName,
+        now: u64,
+    ) -> Result<EventStreamId, TooManyProcesses> {
+        self.remove_expired(now);
+        if self.by_name.len() >= MAX_PROCESSES && !self.by_name.contains_key(name) {
+            return Err(TooManyProcesses);
         }
-        let stream = Stream(self.next_stream);
+        let stream = EventStreamId(self.next_stream);
         self.next_stream += 1;
         let process = self.by_name.entry(name.clone()).or_insert(Process {
             due: now,
@@ -147,7 +151,7 @@ impl Processes {
     }
 
     /// Whether a process has a stream.
-    pub fn has_stream(&self, name: &Name) -> bool {
+    pub fn has_stream(&self, name: &ProcessName) -> bool {
         self.by_name
             .get(name)
             .is_some_and(|process| process.stream.is_some())
@@ -155,7 +159,7 @@ impl Processes {
 
     /// Closes a stream, and returns its process unless that has a newer stream. The send lease
     /// continues: the process may not have noticed.
-    pub fn leave(&mut self, stream: Stream) -> Option<Name> {
+    pub fn disconnect(&mut self, stream: EventStreamId) -> Option<ProcessName> {
         let name = self.streams.remove(&stream)?;
         if let Some(process) = self.by_name.get_mut(&name) {
             process.stream = None;
@@ -165,43 +169,43 @@ impl Processes {
     }
 
     /// The next action on a stream.
-    pub fn next(&mut self, stream: Stream, now: u64) -> Next {
+    pub fn next(&mut self, stream: EventStreamId, now: u64) -> StreamAction {
         let generation = self.generation;
         let Some(process) = self
             .streams
             .get(&stream)
             .and_then(|name| self.by_name.get_mut(name))
         else {
-            return Next::Close;
+            return StreamAction::Close;
         };
-        if process.queue.len() > MOST_EVENTS {
-            return Next::Close;
+        if process.queue.len() > MAX_QUEUED_EVENTS {
+            return StreamAction::Close;
         }
         if process.greeted {
             if let Some(event) = process.queue.pop_front() {
-                return Next::Event(event);
+                return StreamAction::Event(event);
             }
             if now < process.due {
-                return Next::Idle(process.due);
+                return StreamAction::Idle(process.due);
             }
         }
         let until = now.saturating_add(memory_lease());
         process.until = until;
         process.due = now.saturating_add(memory_lease_renewal());
-        Next::Event(if process.greeted {
-            Event::Lease { generation, until }
+        StreamAction::Event(if process.greeted {
+            OwnerEvent::Lease { generation, until }
         } else {
             process.greeted = true;
             // the generation in `hello` covers it
             process
                 .queue
-                .retain(|event| !matches!(event, Event::Purge { .. }));
-            Event::Hello { generation, until }
+                .retain(|event| !matches!(event, OwnerEvent::Purge { .. }));
+            OwnerEvent::Hello { generation, until }
         })
     }
 
     /// Queues an event for a process, if it has a stream.
-    pub fn tell(&mut self, name: &Name, event: Event) {
+    pub fn publish_to(&mut self, name: &ProcessName, event: OwnerEvent) {
         let Some(process) = self.by_name.get_mut(name) else {
             return;
         };
@@ -209,17 +213,17 @@ impl Processes {
             return;
         };
         // one event more than allowed marks the excess
-        if process.queue.len() <= MOST_EVENTS {
+        if process.queue.len() <= MAX_QUEUED_EVENTS {
             process.queue.push_back(event);
             self.woken.push(stream);
         }
     }
 
     /// Puts a purge into effect at `now`: notifies all processes, and waits for them.
-    /// [`settle`](Self::settle) returns it when it is complete.
+    /// [`complete_purges`](Self::complete_purges) returns it when it is complete.
     pub fn purge(&mut self, generation: u64, key: Option<Key>, now: u64) {
         self.generation = self.generation.max(generation);
-        self.collect(now);
+        self.remove_expired(now);
         let untils = self
             .by_name
             .iter()
@@ -227,19 +231,19 @@ impl Processes {
             .collect();
         self.purges.insert(
             generation,
-            Waiting {
+            PendingPurge {
                 grace: self.grace,
                 untils,
             },
         );
-        self.tell_all(&Event::Purge { generation, key });
+        self.publish(&OwnerEvent::Purge { generation, key });
     }
 
     /// Queues an event for all processes that have a stream.
-    pub fn tell_all(&mut self, event: &Event) {
-        let names: Vec<Name> = self.streams.values().cloned().collect();
+    pub fn publish(&mut self, event: &OwnerEvent) {
+        let names: Vec<ProcessName> = self.streams.values().cloned().collect();
         for name in names {
-            self.tell(&name, event.clone());
+            self.publish_to(&name, event.clone());
         }
     }
 
@@ -247,7 +251,7 @@ impl Processes {
     ///
     /// # Errors
     /// [`NoSuchPurge`].
-    pub fn acknowledge(&mut self, name: &Name, generation: u64) -> Result<(), NoSuchPurge> {
+    pub fn acknowledge(&mut self, name: &ProcessName, generation: u64) -> Result<(), NoSuchPurge> {
         if generation > self.generation {
             return Err(NoSuchPurge);
         }
@@ -259,11 +263,11 @@ impl Processes {
 
     /// Removes and returns the purges that are complete at `now`: no process can send an entry that
     /// they removed any more.
-    pub fn settle(&mut self, now: u64) -> Vec<u64> {
+    pub fn complete_purges(&mut self, now: u64) -> Vec<u64> {
         let over: Vec<u64> = self
             .purges
             .iter()
-            .filter(|(_, waiting)| now > waiting.last())
+            .filter(|(_, waiting)| now > waiting.deadline())
             .map(|(generation, _)| *generation)
             .collect();
         for generation in &over {
@@ -272,37 +276,37 @@ impl Processes {
         over
     }
 
-    /// Time at which [`settle`](Self::settle) will return a purge without an acknowledgement,
+    /// Time at which [`complete_purges`](Self::complete_purges) will return a purge without an acknowledgement,
     /// in monotonic milliseconds.
     pub fn next_settlement(&self) -> Option<u64> {
         self.purges
             .values()
-            .map(|waiting| waiting.last().saturating_add(1))
+            .map(|waiting| waiting.deadline().saturating_add(1))
             .min()
     }
 
     /// Takes the streams with new events since the last call.
-    pub fn take_woken(&mut self) -> Vec<Stream> {
+    pub fn take_notified_streams(&mut self) -> Vec<EventStreamId> {
         std::mem::take(&mut self.woken)
     }
 
     /// The processes with a stream.
-    pub fn present(&self) -> impl Iterator<Item = &Name> {
+    pub fn connected_processes(&self) -> impl Iterator<Item = &ProcessName> {
         self.streams.values()
     }
 
-    /// Whether a purge is not complete, as of the last [`settle`](Self::settle).
-    pub fn is_waiting(&self, generation: u64) -> bool {
+    /// Whether a purge is not complete, as of the last [`complete_purges`](Self::complete_purges).
+    pub fn is_purge_pending(&self, generation: u64) -> bool {
         self.purges.contains_key(&generation)
     }
 
     /// Number of purges that are not complete.
-    pub fn waiting(&self) -> usize {
+    pub fn pending_purge_count(&self) -> usize {
         self.purges.len()
     }
 
     /// Removes processes without a stream whose send lease has ended.
-    fn collect(&mut self, now: u64) {
+    fn remove_expired(&mut self, now: u64) {
         self.by_name
             .retain(|_, process| process.stream.is_some() || process.until >= now);
     }
@@ -312,25 +316,25 @@ impl Processes {
 mod tests {
     use super::*;
 
-    fn name(name: &str) -> Name {
-        Name::new(name).unwrap()
+    fn name(name: &str) -> ProcessName {
+        ProcessName::new(name).unwrap()
     }
 
     /// All events that a stream is to send now.
-    fn drain(processes: &mut Processes, stream: Stream, now: u64) -> Vec<Event> {
+    fn drain(processes: &mut Processes, stream: EventStreamId, now: u64) -> Vec<OwnerEvent> {
         let mut events = Vec::new();
-        while let Next::Event(event) = processes.next(stream, now) {
+        while let StreamAction::Event(event) = processes.next(stream, now) {
             events.push(event);
         }
         events
     }
 
-    fn hello(generation: u64, until: u64) -> Event {
-        Event::Hello { generation, until }
+    fn hello(generation: u64, until: u64) -> OwnerEvent {
+        OwnerEvent::Hello { generation, until }
     }
 
-    fn lease(generation: u64, until: u64) -> Event {
-        Event::Lease { generation, until }
+    fn lease(generation: u64, until: u64) -> OwnerEvent {
+        OwnerEvent::Lease { generation, until }
     }
 
     const TIME: u64 = 1_000;
@@ -349,28 +353,34 @@ mod tests {
             assert_eq!(name(good).as_str(), good);
         }
         for bad in ["", " ", "a b", "a/b", "é", "a\n", &"x".repeat(65)] {
-            assert!(Name::new(bad).is_none(), "{bad:?}");
+            assert!(ProcessName::new(bad).is_none(), "{bad:?}");
         }
     }
 
     #[test]
     fn stream_starts_with_hello_and_renews_send_leases() {
         let mut processes = started();
-        let stream = processes.arrive(&name("a"), START).unwrap();
+        let stream = processes.connect(&name("a"), START).unwrap();
         assert_eq!(
             drain(&mut processes, stream, START),
             [hello(5, START + TIME)]
         );
-        assert_eq!(processes.next(stream, START), Next::Idle(START + EVERY));
+        assert_eq!(
+            processes.next(stream, START),
+            StreamAction::Idle(START + EVERY)
+        );
         assert_eq!(
             drain(&mut processes, stream, START + EVERY),
             [lease(5, START + EVERY + TIME)]
         );
-        processes.tell(&name("a"), Event::Filled([1; 32]));
-        assert_eq!(processes.take_woken(), [stream]);
+        processes.publish_to(&name("a"), OwnerEvent::Filled([1; 32]));
+        assert_eq!(processes.take_notified_streams(), [stream]);
         assert_eq!(
             drain(&mut processes, stream, START + 2 * EVERY),
-            [Event::Filled([1; 32]), lease(5, START + 2 * EVERY + TIME)]
+            [
+                OwnerEvent::Filled([1; 32]),
+                lease(5, START + 2 * EVERY + TIME)
+            ]
         );
     }
 
@@ -378,27 +388,27 @@ mod tests {
     fn purge_after_the_start_waits_for_send_leases_of_an_earlier_owner() {
         let mut processes = Processes::new(5, 0);
         processes.purge(6, None, TIME / 2);
-        assert!(processes.settle(TIME).is_empty());
-        assert_eq!(processes.settle(TIME + 1), [6]);
+        assert!(processes.complete_purges(TIME).is_empty());
+        assert_eq!(processes.complete_purges(TIME + 1), [6]);
     }
 
     #[test]
     fn purge_after_the_start_waits_for_processes_that_found_no_owner() {
         let mut processes = Processes::new(5, 0);
-        processes.listens(300);
+        processes.start_listening(300);
         processes.purge(6, None, TIME);
-        assert!(processes.settle(300 + TIME).is_empty());
-        assert_eq!(processes.settle(301 + TIME), [6]);
+        assert!(processes.complete_purges(300 + TIME).is_empty());
+        assert_eq!(processes.complete_purges(301 + TIME), [6]);
     }
 
     #[test]
     fn older_stream_of_a_process_is_closed_by_a_newer_one() {
         let mut processes = started();
-        let old = processes.arrive(&name("a"), START).unwrap();
-        let new = processes.arrive(&name("a"), START + 1).unwrap();
-        assert_eq!(processes.take_woken(), [old]);
-        assert_eq!(processes.next(old, START + 1), Next::Close);
-        assert_eq!(processes.leave(old), None);
+        let old = processes.connect(&name("a"), START).unwrap();
+        let new = processes.connect(&name("a"), START + 1).unwrap();
+        assert_eq!(processes.take_notified_streams(), [old]);
+        assert_eq!(processes.next(old, START + 1), StreamAction::Close);
+        assert_eq!(processes.disconnect(old), None);
         assert_eq!(
             drain(&mut processes, new, START + 1),
             [hello(5, START + 1 + TIME)]
@@ -408,22 +418,22 @@ mod tests {
     #[test]
     fn stream_that_is_not_read_is_closed_when_its_queue_is_full() {
         let mut processes = started();
-        let stream = processes.arrive(&name("a"), START).unwrap();
+        let stream = processes.connect(&name("a"), START).unwrap();
         drain(&mut processes, stream, START);
-        for _ in 0..2 * MOST_EVENTS {
-            processes.tell(&name("a"), Event::Filled([1; 32]));
+        for _ in 0..2 * MAX_QUEUED_EVENTS {
+            processes.publish_to(&name("a"), OwnerEvent::Filled([1; 32]));
         }
-        assert_eq!(processes.next(stream, START), Next::Close);
+        assert_eq!(processes.next(stream, START), StreamAction::Close);
     }
 
     #[test]
     fn number_of_processes_is_limited() {
         let mut processes = started();
-        for n in 0..MOST_PROCESSES {
-            processes.arrive(&name(&format!("p{n}")), START).unwrap();
+        for n in 0..MAX_PROCESSES {
+            processes.connect(&name(&format!("p{n}")), START).unwrap();
         }
-        assert_eq!(processes.arrive(&name("q"), START), Err(TooMany));
-        assert!(processes.arrive(&name("p7"), START).is_ok());
+        assert_eq!(processes.connect(&name("q"), START), Err(TooManyProcesses));
+        assert!(processes.connect(&name("p7"), START).is_ok());
     }
 
     mod sequences {
@@ -458,7 +468,7 @@ mod tests {
         /// removes them at a purge.
         #[derive(Default)]
         struct Model {
-            stream: Option<Stream>,
+            stream: Option<EventStreamId>,
             until: u64,
             knows: u64,
         }
@@ -477,28 +487,28 @@ mod tests {
                 for step in steps {
                     match step {
                         Step::Arrive(n) => {
-                            let stream = processes.arrive(&name(&format!("p{n}")), now).unwrap();
+                            let stream = processes.connect(&name(&format!("p{n}")), now).unwrap();
                             models[n as usize].stream = Some(stream);
                         }
                         Step::Leave(n) => {
                             if let Some(stream) = models[n as usize].stream.take() {
-                                processes.leave(stream);
+                                processes.disconnect(stream);
                             }
                         }
                         Step::Read(n) => {
                             let model = &mut models[n as usize];
                             let Some(stream) = model.stream else { continue };
                             match processes.next(stream, now) {
-                                Next::Event(Event::Hello { generation, until } | Event::Lease { generation, until }) => {
+                                StreamAction::Event(OwnerEvent::Hello { generation, until } | OwnerEvent::Lease { generation, until }) => {
                                     model.knows = generation;
                                     model.until = until;
                                 }
-                                Next::Event(Event::Purge { generation, .. }) => {
+                                StreamAction::Event(OwnerEvent::Purge { generation, .. }) => {
                                     prop_assert!(generation > model.knows);
                                     model.knows = generation;
                                 }
-                                Next::Event(_) | Next::Idle(_) => {}
-                                Next::Close => prop_assert!(false),
+                                StreamAction::Event(_) | StreamAction::Idle(_) => {}
+                                StreamAction::Close => prop_assert!(false),
                             }
                         }
                         Step::Acknowledge(n) => {
@@ -517,7 +527,7 @@ mod tests {
                         }
                         Step::Pass(time) => now += time,
                     }
-                    let over = processes.settle(now);
+                    let over = processes.complete_purges(now);
                     for generation in &over {
                         for model in &models {
                             prop_assert!(model.knows >= *generation || now > model.until);

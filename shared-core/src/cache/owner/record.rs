@@ -1,9 +1,9 @@
 //! Rows of the store that record a namespace's chain.
 //!
-//! | row            | value                                     |
-//! |----------------|-------------------------------------------|
-//! | `chain/` + ns  | the version of the layout, the [`Identity`](super::tracker::Identity) |
-//! | `final/` + ns  | that version, the newest final block's [`Mark`](super::tracker::Mark) |
+//! | row           | value                                                                         |
+//! |---------------|-------------------------------------------------------------------------------|
+//! | `chain/` + ns | the version of the layout, the [`Identity`](super::tracker::ChainIdentity)    |
+//! | `final/` + ns | that version, the newest final block's [`Mark`](super::tracker::FinalityMark) |
 //!
 //! The values are in postcard's format. There are two rows because the second changes often and
 //! is written without the write-ahead log (docs/decisions/022).
@@ -37,25 +37,25 @@ pub(super) fn read<T: DeserializeOwned>(row: &[u8]) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tracker::{Identity, Mark};
+    use super::super::tracker::{ChainIdentity, FinalityMark};
     use super::{read, write};
 
     #[test]
     fn record_is_read_back_and_malformed_rows_are_rejected() {
-        let mark = Mark {
+        let mark = FinalityMark {
             number: 0x0102_0304_0506_0708,
             hash: [9; 32],
         };
         let row = write(&mark);
         assert_eq!(read(&row), Some(mark));
         for length in 0..row.len() {
-            assert_eq!(read::<Mark>(&row[..length]), None);
+            assert_eq!(read::<FinalityMark>(&row[..length]), None);
         }
-        assert_eq!(read::<Mark>(&[&row[..], &[0]].concat()), None);
-        assert_eq!(read::<Mark>(&[&[1], &row[1..]].concat()), None);
+        assert_eq!(read::<FinalityMark>(&[&row[..], &[0]].concat()), None);
+        assert_eq!(read::<FinalityMark>(&[&[1], &row[1..]].concat()), None);
         for chain_id in [None, Some(17_000)] {
             let genesis = [7; 32];
-            let identity = Identity { chain_id, genesis };
+            let identity = ChainIdentity { chain_id, genesis };
             assert_eq!(read(&write(&identity)), Some(identity));
         }
     }

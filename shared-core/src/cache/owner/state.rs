@@ -11,27 +11,29 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use serde_json::{json, Value};
 
-use super::disk::{Disk, Header, StoreError, Stored, Waits};
-use super::leases::{Ended, Lease, Leases};
-use super::memory::{Kept, Memory};
-use super::now::Now;
-use super::processes::{Name, Next, NoSuchPurge, Processes, Stream, TooMany};
+use super::clock::CallTime;
+use super::disk::{DiskEntry, OwnerStore, RecordHeader, StoreError, WouldBlock};
+use super::leases::{EndedLease, Lease, Leases};
+use super::memory_tier::{MemoryEntry, OwnerMemory};
+use super::processes::{
+    EventStreamId, NoSuchPurge, ProcessName, Processes, StreamAction, TooManyProcesses,
+};
 use crate::cache::chain::Chains;
-use crate::cache::entry::about::{About, Scope};
-use crate::cache::resource::other_form;
-use crate::cache::told::Event;
+use crate::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
+use crate::cache::owner_event::OwnerEvent;
+use crate::cache::resource::other_format_key;
 use crate::cache::{Key, Namespace};
 use crate::lock::{locked, read};
 
 /// Maximum number of leases at a time. Beyond it every process that misses queries the node.
-const MOST_LEASES: usize = 65_536;
+const MAX_LEASES: usize = 65_536;
 
 /// Age at which an SST file is dropped, and age at which an entry that is requested is written
 /// again, in quarters of the inactivity period. Two of the latter periods may pass between the
 /// creation of a file and a hit that does not renew an entry in it: one before the entry counted
 /// as old when it was read, and one since.
-const GOES: u64 = 6;
-const RENEWS: u64 = 1;
+const DROP_AGE_QUARTERS: u64 = 6;
+const RENEW_AGE_QUARTERS: u64 = 1;
 
 /// A number of quarters of `time`, without overflow and at least 1.
 fn quarters(time: u64, count: u64) -> u64 {
@@ -40,36 +42,36 @@ fn quarters(time: u64, count: u64) -> u64 {
 
 /// An entry that was found.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct OwnerEntry {
     /// The entry.
-    pub kept: Arc<Kept>,
+    pub kept: Arc<MemoryEntry>,
     /// Whether the caller must call [`Owner::store`] with the entry, once it is sent.
     pub is_to_be_stored: bool,
 }
 
 /// The receivers of new events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Woken {
+pub struct Notifications {
     /// Event streams with new events.
-    pub streams: Vec<Stream>,
+    pub streams: Vec<EventStreamId>,
     /// Ended leases for which a process without a stream received "pending" and may wait.
     pub leases: Vec<Key>,
 }
 
 /// The result of a lookup that does not wait for a disk.
 #[derive(Clone, Debug)]
-pub enum LookUp {
+pub enum OwnerLookup {
     /// The owner memory has the entry.
-    Found(Found),
+    Found(OwnerEntry),
     /// Neither the owner memory nor the store has the entry.
     Missing,
-    /// The store may have the entry: [`Owner::look_up_store`] reads it.
-    AskStore,
+    /// The store may have the entry: [`Owner::lookup_store`] reads it.
+    QueryStore,
 }
 
 /// The reason why an entry is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum PutRejection {
     /// The entry was purged after the node was queried, or its generation does not exist yet.
     Purged,
     /// The blocks or the state on which the entry depends were replaced after the node was
@@ -107,8 +109,8 @@ pub(super) struct Shared {
 
 /// The state of an owner. Any number of threads may use it.
 pub struct Owner {
-    pub(super) disk: Box<dyn Disk>,
-    pub(super) memory: Memory,
+    pub(super) disk: Box<dyn OwnerStore>,
+    pub(super) memory: OwnerMemory,
     pub(super) shared: Mutex<Shared>,
     /// Read-locked by fills, write-locked by the replacement of an entry.
     pub(super) effect: RwLock<()>,
@@ -127,13 +129,13 @@ pub struct Owner {
 impl Owner {
     /// An owner with `memory` bytes for its memory tier. It starts at `now`, when no other owner
     /// of the machine is left.
-    pub fn new(disk: Box<dyn Disk>, memory: u64, now: Now) -> Self {
+    pub fn new(disk: Box<dyn OwnerStore>, memory: u64, now: CallTime) -> Self {
         let generation = disk.generation();
         Self {
             disk,
-            memory: Memory::new(memory),
+            memory: OwnerMemory::new(memory),
             shared: Mutex::new(Shared {
-                leases: Leases::new(MOST_LEASES),
+                leases: Leases::new(MAX_LEASES),
                 ended: Vec::new(),
                 told: HashMap::new(),
                 processes: Processes::new(generation, now.monotonic),
@@ -148,55 +150,60 @@ impl Owner {
     }
 
     /// Sets the inactivity period in milliseconds, after which entries that no process requests
-    /// [expire](Self::forget_inactive). Without it no entry expires for inactivity.
-    pub fn inactive(mut self, after: Option<u64>) -> Self {
+    /// [expire](Self::expire_inactive). Without it no entry expires for inactivity.
+    pub fn with_inactivity_period(mut self, after: Option<u64>) -> Self {
         self.inactive = after;
         self
     }
 
     /// Looks up `key` without waiting for a disk.
-    pub fn look_up(&self, key: &Key, now: Now) -> LookUp {
+    pub fn lookup(&self, key: &Key, now: CallTime) -> OwnerLookup {
         let kept = self.memory.get(key, now);
-        let Some(kept) = kept.filter(|kept| self.outlives(key, kept)) else {
+        let Some(kept) = kept.filter(|kept| self.survives_purges(key, kept)) else {
             return match self.disk.get_ready(key, now) {
-                Ok(stored) => match self.take_in(key, stored, now) {
-                    Some(found) => LookUp::Found(found),
-                    None => LookUp::Missing,
+                Ok(stored) => match self.insert_from_store(key, stored, now) {
+                    Some(found) => OwnerLookup::Found(found),
+                    None => OwnerLookup::Missing,
                 },
-                Err(Waits) => LookUp::AskStore,
+                Err(WouldBlock) => OwnerLookup::QueryStore,
             };
         };
         count(&self.counters.memory_hits);
         if let Some(inactive) = self.inactive {
-            kept.renew(quarters(inactive, RENEWS), now);
+            kept.renew(quarters(inactive, RENEW_AGE_QUARTERS), now);
         }
-        LookUp::Found(Found {
+        OwnerLookup::Found(OwnerEntry {
             is_to_be_stored: kept.is_to_be_stored(),
             kept,
         })
     }
 
     /// Looks up `key` in the store, and copies the entry to memory. May wait for a disk.
-    pub fn look_up_store(&self, key: &Key, now: Now) -> Option<Found> {
-        self.take_in(key, self.disk.get(key, now), now)
+    pub fn lookup_store(&self, key: &Key, now: CallTime) -> Option<OwnerEntry> {
+        self.insert_from_store(key, self.disk.get(key, now), now)
     }
 
     /// Inserts an entry of the store into memory, if it is fresh, checked and not purged.
-    fn take_in(&self, key: &Key, stored: Option<Stored>, now: Now) -> Option<Found> {
+    fn insert_from_store(
+        &self,
+        key: &Key,
+        stored: Option<DiskEntry>,
+        now: CallTime,
+    ) -> Option<OwnerEntry> {
         let kept = stored
             .map(|mut stored| {
                 // an entry too long for memory is sent from where the store has it
-                if self.memory.takes(stored.body.as_ref().len()) {
+                if self.memory.fits(stored.body.as_ref().len()) {
                     stored.body = stored.body.into_owned();
                 }
-                Arc::new(Kept::from_store(stored, now).among(&self.chains))
+                Arc::new(MemoryEntry::from_store(stored, now).with_chain_dependency(&self.chains))
             })
-            .filter(|kept| kept.fresh(now) > 0 && kept.is_checked())
+            .filter(|kept| kept.remaining_ttl(now) > 0 && kept.is_checked())
             .filter(|kept| {
                 let _effect = read(&self.effect);
-                let holds = !self.disk.refuses(key, kept.about());
+                let holds = !self.disk.is_purged(key, kept.attributes());
                 // an entry that was filled in the meantime is newer
-                if holds && self.in_memory(key, now).is_none() {
+                if holds && self.get_from_memory(key, now).is_none() {
                     self.memory.insert(*key, kept);
                 }
                 holds
@@ -206,7 +213,7 @@ impl Owner {
             return None;
         };
         count(&self.counters.store_hits);
-        Some(Found {
+        Some(OwnerEntry {
             is_to_be_stored: kept.is_to_be_stored(),
             kept,
         })
@@ -217,40 +224,46 @@ impl Owner {
     ///
     /// # Errors
     /// The entry, if it was filled in the meantime: no lease is needed.
-    pub fn lease(&self, key: &Key, process: &Name, time: u64, now: Now) -> Result<Lease, Found> {
+    pub fn lease(
+        &self,
+        key: &Key,
+        process: &ProcessName,
+        time: u64,
+        now: CallTime,
+    ) -> Result<Lease, OwnerEntry> {
         let mut shared = locked(&self.shared);
         // a fill inserts its entry before it ends the lease
-        if let Some(kept) = self.in_memory(key, now) {
-            return Err(Found {
+        if let Some(kept) = self.get_from_memory(key, now) {
+            return Err(OwnerEntry {
                 kept,
                 is_to_be_stored: false,
             });
         }
         let ended = shared.leases.expire(now.monotonic);
-        shared.announce(ended, |key| self.in_memory(key, now).is_some());
+        shared.notify_waiters(ended, |key| self.get_from_memory(key, now).is_some());
         let ends = now.monotonic.saturating_add(time);
-        Ok(shared.leases.ask(*key, process, ends))
+        Ok(shared.leases.acquire(*key, process, ends))
     }
 
     /// Releases the lease that `process` has.
-    pub fn give_back(&self, key: &Key, process: &Name, now: Now) {
+    pub fn release_lease(&self, key: &Key, process: &ProcessName, now: CallTime) {
         let mut shared = locked(&self.shared);
-        let ended = shared.leases.give_back(key, process);
-        shared.announce(ended, |key| self.in_memory(key, now).is_some());
+        let ended = shared.leases.release(key, process);
+        shared.notify_waiters(ended, |key| self.get_from_memory(key, now).is_some());
     }
 
     /// The entry in memory, if it is fresh and not purged; not counted as a request.
-    fn in_memory(&self, key: &Key, now: Now) -> Option<Arc<Kept>> {
-        let kept = self.memory.peek(key, now)?;
-        self.outlives(key, &kept).then_some(kept)
+    fn get_from_memory(&self, key: &Key, now: CallTime) -> Option<Arc<MemoryEntry>> {
+        let kept = self.memory.get_uncounted(key, now)?;
+        self.survives_purges(key, &kept).then_some(kept)
     }
 
     /// Whether no purge covers the entry. An entry that is covered is removed from memory.
-    fn outlives(&self, key: &Key, kept: &Arc<Kept>) -> bool {
+    fn survives_purges(&self, key: &Key, kept: &Arc<MemoryEntry>) -> bool {
         let newest = self.disk.generation();
-        let is_purged = kept.is_purged(newest, |about| self.disk.refuses(key, about));
+        let is_purged = kept.is_purged(newest, |about| self.disk.is_purged(key, about));
         if is_purged {
-            self.memory.remove_this(key, kept);
+            self.memory.remove_same(key, kept);
         }
         !is_purged
     }
@@ -258,12 +271,18 @@ impl Owner {
     /// Whether an entry of `length` bytes fits into memory, so that [`put`](Self::put) does not
     /// wait for a disk.
     pub fn has_room_for(&self, length: usize) -> bool {
-        self.memory.takes(length)
+        self.memory.fits(length)
     }
 
     /// An entry for [`put`](Self::put) that is fresh for `fresh` milliseconds from `now` on.
-    pub fn kept(&self, about: About, body: Vec<u8>, fresh: u64, now: Now) -> Kept {
-        Kept::new(about, body, fresh, now).among(&self.chains)
+    pub fn prepare_entry(
+        &self,
+        about: StoreAttributes,
+        body: Vec<u8>,
+        fresh: u64,
+        now: CallTime,
+    ) -> MemoryEntry {
+        MemoryEntry::new(about, body, fresh, now).with_chain_dependency(&self.chains)
     }
 
     /// Inserts an entry that `process` has fetched. Returns whether the caller must
@@ -271,26 +290,26 @@ impl Owner {
     /// [has no room](Self::has_room_for) for the entry.
     ///
     /// # Errors
-    /// [`Refused`]. A lease of `process` ends nevertheless.
+    /// [`PutRejection`]. A lease of `process` ends nevertheless.
     pub fn put(
         &self,
         key: &Key,
-        kept: &Arc<Kept>,
-        process: Option<&Name>,
-        now: Now,
-    ) -> Result<bool, Refused> {
-        let put = self.keep(key, kept, now);
+        kept: &Arc<MemoryEntry>,
+        process: Option<&ProcessName>,
+        now: CallTime,
+    ) -> Result<bool, PutRejection> {
+        let put = self.insert_or_store(key, kept, now);
         let mut shared = locked(&self.shared);
-        if put.is_ok() && kept.tell() {
+        if put.is_ok() && kept.observe_dependency() {
             // before any process receives the entry
-            self.announce_chain(&mut shared, &kept.about().namespace);
+            self.publish_chain(&mut shared, &kept.attributes().namespace);
         }
         let ended = match &put {
             Ok(_) => shared.leases.end(key),
-            Err(_) => process.and_then(|process| shared.leases.give_back(key, process)),
+            Err(_) => process.and_then(|process| shared.leases.release(key, process)),
         };
         // even if it is evicted at once: waiters must look it up
-        shared.announce(ended, |_| put.is_ok());
+        shared.notify_waiters(ended, |_| put.is_ok());
         count(match &put {
             Ok(_) => &self.counters.fills,
             Err(_) => &self.counters.refused,
@@ -298,35 +317,40 @@ impl Owner {
         put
     }
 
-    fn keep(&self, key: &Key, kept: &Arc<Kept>, now: Now) -> Result<bool, Refused> {
-        let may_be_stored = kept.about().class.may_be_stored();
+    fn insert_or_store(
+        &self,
+        key: &Key,
+        kept: &Arc<MemoryEntry>,
+        now: CallTime,
+    ) -> Result<bool, PutRejection> {
+        let may_be_stored = kept.attributes().class.may_be_on_disk();
         {
             let _effect = read(&self.effect);
-            if kept.about().generation > self.disk.generation()
-                || self.disk.refuses(key, kept.about())
+            if kept.attributes().generation > self.disk.generation()
+                || self.disk.is_purged(key, kept.attributes())
             {
-                return Err(Refused::Purged);
+                return Err(PutRejection::Purged);
             }
-            if !kept.holds() {
-                return Err(Refused::Replaced);
+            if !kept.is_valid() {
+                return Err(PutRejection::Replaced);
             }
             if self.memory.insert(*key, kept) {
                 // a stored entry must not outlive the newer one
                 let is_known =
-                    may_be_stored && (self.disk.admits(key, now) || self.disk.may_have(key));
+                    may_be_stored && (self.disk.record_fill(key, now) || self.disk.may_have(key));
                 return Ok(is_known && kept.is_to_be_stored());
             }
         }
         // the store knows a purge that overtakes the entry here: the entry carries the
         // generation that was current when the node was queried
         if !may_be_stored {
-            return Err(Refused::TooLong);
+            return Err(PutRejection::TooLong);
         }
         match self.store(key, kept, now) {
             Ok(()) => Ok(false),
-            Err(StoreError::TooLarge) => Err(Refused::TooLong),
-            Err(StoreError::Purged) => Err(Refused::Purged),
-            Err(error) => Err(Refused::Off(error.to_string())),
+            Err(StoreError::TooLarge) => Err(PutRejection::TooLong),
+            Err(StoreError::Purged) => Err(PutRejection::Purged),
+            Err(error) => Err(PutRejection::Off(error.to_string())),
         }
     }
 
@@ -334,11 +358,11 @@ impl Owner {
     ///
     /// # Errors
     /// [`StoreError`]: the entry is offered to the store again on its next request.
-    pub fn store(&self, key: &Key, kept: &Kept, now: Now) -> Result<(), StoreError> {
-        let header = Header {
-            about: kept.about().clone(),
+    pub fn store(&self, key: &Key, kept: &MemoryEntry, now: CallTime) -> Result<(), StoreError> {
+        let header = RecordHeader {
+            about: kept.attributes().clone(),
             stored_at: now.unix.saturating_sub(kept.age(now)),
-            expires_at: now.unix.saturating_add(kept.fresh(now)),
+            expires_at: now.unix.saturating_add(kept.remaining_ttl(now)),
         };
         let put = self.disk.put(key, &header, kept.body());
         count(match put {
@@ -346,9 +370,9 @@ impl Owner {
             Err(_) => &self.counters.not_stored,
         });
         match put {
-            Ok(()) => kept.is_placed(now),
+            Ok(()) => kept.mark_stored(now),
             Err(StoreError::TooLarge | StoreError::Purged) => {}
-            Err(_) => kept.is_not_stored(),
+            Err(_) => kept.mark_store_rejected(),
         }
         put
     }
@@ -359,7 +383,7 @@ impl Owner {
     ///
     /// # Errors
     /// [`StoreError`]: the purge is in effect until this owner ends, and must be repeated.
-    pub fn purge(&self, scope: &Scope, now: impl Fn() -> Now) -> Result<u64, StoreError> {
+    pub fn purge(&self, scope: &PurgeScope, now: impl Fn() -> CallTime) -> Result<u64, StoreError> {
         // in the order of their generations: an acknowledgement of one purge covers those before it
         let _order = locked(&self.purging);
         let purged = self.disk.purge(scope);
@@ -368,7 +392,7 @@ impl Owner {
             Err(_) => self.disk.generation(),
         };
         let key = match scope {
-            Scope::Key(key) => Some(*key),
+            PurgeScope::Key(key) => Some(*key),
             _ => None,
         };
         locked(&self.shared)
@@ -379,14 +403,14 @@ impl Owner {
 
     /// Removes the entries that a purge with this generation covers from memory, entry by entry,
     /// and returns their number. Takes milliseconds per 10,000 entries in memory.
-    pub fn sweep(&self, scope: &Scope, generation: u64) -> u64 {
-        let is_about = |key: &Key, kept: &Kept| {
-            kept.about().generation < generation && scope.covers(key, kept.about())
+    pub fn sweep(&self, scope: &PurgeScope, generation: u64) -> u64 {
+        let is_about = |key: &Key, kept: &MemoryEntry| {
+            kept.attributes().generation < generation && scope.covers(key, kept.attributes())
         };
         match scope {
-            Scope::Key(key) => {
-                let forms = [*key, other_form(key)];
-                let taken = forms.map(|key| self.memory.take_out(&key, is_about));
+            PurgeScope::Key(key) => {
+                let forms = [*key, other_format_key(key)];
+                let taken = forms.map(|key| self.memory.remove_if(&key, is_about));
                 taken.into_iter().map(u64::from).sum()
             }
             _ => self.memory.sweep(is_about),
@@ -397,67 +421,73 @@ impl Owner {
     ///
     /// # Errors
     /// [`NoSuchPurge`].
-    pub fn acknowledge(&self, process: &Name, generation: u64) -> Result<(), NoSuchPurge> {
+    pub fn acknowledge(&self, process: &ProcessName, generation: u64) -> Result<(), NoSuchPurge> {
         locked(&self.shared)
             .processes
             .acknowledge(process, generation)
     }
 
     /// Records that the owner is reachable from `now` on, and was not before.
-    pub fn listens(&self, now: Now) {
-        locked(&self.shared).processes.listens(now.monotonic);
+    pub fn start_listening(&self, now: CallTime) {
+        locked(&self.shared)
+            .processes
+            .start_listening(now.monotonic);
     }
 
     /// Opens an event stream for a process.
     ///
     /// # Errors
-    /// [`TooMany`].
-    pub fn arrive(&self, process: &Name, now: Now) -> Result<Stream, TooMany> {
+    /// [`TooManyProcesses`].
+    pub fn connect(
+        &self,
+        process: &ProcessName,
+        now: CallTime,
+    ) -> Result<EventStreamId, TooManyProcesses> {
         let mut shared = locked(&self.shared);
         let ended = match shared.processes.has_stream(process) {
-            true => shared.leases.forget(process),
+            true => shared.leases.release_all_of(process),
             false => Vec::new(),
         };
-        let stream = shared.processes.arrive(process, now.monotonic);
+        let stream = shared.processes.connect(process, now.monotonic);
         for (namespace, chain) in self.chains.all() {
             let state = Box::new(chain.state());
             shared
                 .processes
-                .tell(process, Event::Chain { namespace, state });
+                .publish_to(process, OwnerEvent::Chain { namespace, state });
         }
-        shared.announce(ended, |key| self.in_memory(key, now).is_some());
+        shared.notify_waiters(ended, |key| self.get_from_memory(key, now).is_some());
         stream
     }
 
     /// Closes an event stream, and releases the leases of its process.
-    pub fn leave(&self, stream: Stream, now: Now) {
+    pub fn disconnect(&self, stream: EventStreamId, now: CallTime) {
         let mut shared = locked(&self.shared);
-        if let Some(process) = shared.processes.leave(stream) {
-            let ended = shared.leases.forget(&process);
-            shared.announce(ended, |key| self.in_memory(key, now).is_some());
+        if let Some(process) = shared.processes.disconnect(stream) {
+            let ended = shared.leases.release_all_of(&process);
+            shared.notify_waiters(ended, |key| self.get_from_memory(key, now).is_some());
         }
     }
 
     /// The next action on an event stream.
-    pub fn next(&self, stream: Stream, now: Now) -> Next {
+    pub fn next(&self, stream: EventStreamId, now: CallTime) -> StreamAction {
         locked(&self.shared).processes.next(stream, now.monotonic)
     }
 
     /// Takes the receivers that have new events since the last call.
-    pub fn take_woken(&self) -> Woken {
+    pub fn take_notifications(&self) -> Notifications {
         let mut shared = locked(&self.shared);
-        Woken {
-            streams: shared.processes.take_woken(),
+        Notifications {
+            streams: shared.processes.take_notified_streams(),
             leases: std::mem::take(&mut shared.ended),
         }
     }
 
     /// Applies the passing of time or an acknowledgement, and returns the completed purges.
-    pub fn tick(&self, now: Now) -> Vec<u64> {
+    pub fn tick(&self, now: CallTime) -> Vec<u64> {
         let mut shared = locked(&self.shared);
         let ended = shared.leases.expire(now.monotonic);
-        shared.announce(ended, |key| self.in_memory(key, now).is_some());
-        shared.processes.settle(now.monotonic)
+        shared.notify_waiters(ended, |key| self.get_from_memory(key, now).is_some());
+        shared.processes.complete_purges(now.monotonic)
     }
 
     /// When to call [`tick`](Self::tick) next, in monotonic milliseconds.
@@ -472,7 +502,7 @@ impl Owner {
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn close(&self, now: Now) -> Result<(), StoreError> {
+    pub fn close(&self, now: CallTime) -> Result<(), StoreError> {
         for (key, kept) in self.memory.not_stored(now) {
             let mut put = self.store(&key, &kept, now);
             if put == Err(StoreError::Busy) {
@@ -493,13 +523,17 @@ impl Owner {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
         let shared = locked(&self.shared);
-        let processes: Vec<&str> = shared.processes.present().map(Name::as_str).collect();
+        let processes: Vec<&str> = shared
+            .processes
+            .connected_processes()
+            .map(ProcessName::as_str)
+            .collect();
         json!({
             "generation": shared.processes.generation(),
             "processes": processes,
             "leases": shared.leases.count(),
             "suspended": locked(&self.suspended).len(),
-            "purges_waiting": shared.processes.waiting(),
+            "purges_waiting": shared.processes.pending_purge_count(),
             "memory": {
                 "entries": self.memory.count(),
                 "bytes": self.memory.bytes(),
@@ -522,45 +556,49 @@ impl Owner {
     }
 
     /// The store of the owner.
-    pub fn disk(&self) -> &dyn Disk {
+    pub fn disk(&self) -> &dyn OwnerStore {
         &*self.disk
     }
 
     /// Removes entries that no process has requested for the inactivity period, in memory and,
-    /// more coarsely, in the store. Does nothing without [`inactive`](Self::inactive). Waits for a
+    /// more coarsely, in the store. Does nothing without [`with_inactivity_period`](Self::with_inactivity_period). Waits for a
     /// disk.
-    pub fn forget_inactive(&self, now: Now) {
+    pub fn expire_inactive(&self, now: CallTime) {
         let Some(inactive) = self.inactive else {
             return;
         };
-        self.memory.forget(now.monotonic.saturating_sub(inactive));
-        self.disk
-            .forget(quarters(inactive, GOES), quarters(inactive, RENEWS), now);
+        self.memory
+            .expire_requested_before(now.monotonic.saturating_sub(inactive));
+        self.disk.drop_older_than(
+            quarters(inactive, DROP_AGE_QUARTERS),
+            quarters(inactive, RENEW_AGE_QUARTERS),
+            now,
+        );
     }
 
     /// Whether a purge is not complete yet.
     pub fn is_waiting(&self, generation: u64) -> bool {
-        locked(&self.shared).processes.is_waiting(generation)
+        locked(&self.shared).processes.is_purge_pending(generation)
     }
 }
 
 impl Shared {
     /// Notifies the waiters of ended leases whether the entry is present.
-    fn announce(
+    fn notify_waiters(
         &mut self,
-        ended: impl IntoIterator<Item = Ended>,
+        ended: impl IntoIterator<Item = EndedLease>,
         is_there: impl Fn(&Key) -> bool,
     ) {
-        for Ended { key, waiters } in ended {
+        for EndedLease { key, waiters } in ended {
             if !waiters.is_empty() {
                 self.ended.push(key);
             }
             let event = match is_there(&key) {
-                true => Event::Filled(key),
-                false => Event::GivenUp(key),
+                true => OwnerEvent::Filled(key),
+                false => OwnerEvent::LeaseReleased(key),
             };
             for waiter in waiters {
-                self.processes.tell(&waiter, event.clone());
+                self.processes.publish_to(&waiter, event.clone());
             }
         }
     }

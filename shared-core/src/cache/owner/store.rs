@@ -4,12 +4,14 @@ use std::sync::{Arc, Mutex};
 
 use serde::de::DeserializeOwned;
 
-use super::disk::{Body, Disk, Header, Stored, Waits};
-use super::now::Now;
+use super::clock::CallTime;
+use super::disk::{DiskEntry, EntryBytes, OwnerStore, RecordHeader, WouldBlock};
 use super::record;
-use super::tracker::{self, Identity, Mark};
-use crate::cache::entry::about::{About, Scope};
-use crate::cache::store::{self, Admission, Event, Reason, Status, Store, StoreError};
+use super::tracker::{self, ChainIdentity, FinalityMark};
+use crate::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
+use crate::cache::store::{
+    self, AdmissionFilter, Store, StoreError, StoreHealthChange, StoreStatus, WriteError,
+};
 use crate::cache::{Key, Namespace};
 use crate::lock::locked;
 
@@ -21,20 +23,24 @@ const ADMISSION_AGE: u64 = 24 * 3_600_000;
 /// A store with its admission filter.
 pub struct StoreDisk {
     store: Store,
-    admission: Mutex<Admission>,
+    admission: Mutex<AdmissionFilter>,
 }
 
 impl StoreDisk {
     /// The interface to an open store, from `now` on.
-    pub fn new(store: Store, now: Now) -> Self {
+    pub fn new(store: Store, now: CallTime) -> Self {
         Self {
             store,
-            admission: Mutex::new(Admission::new(ADMISSION_KEYS, ADMISSION_AGE, now.monotonic)),
+            admission: Mutex::new(AdmissionFilter::new(
+                ADMISSION_KEYS,
+                ADMISSION_AGE,
+                now.monotonic,
+            )),
         }
     }
 
     /// The row keys of all chain records, and a failure if some may be missing.
-    fn records(&self) -> (Vec<Vec<u8>>, Option<store::rocks::Failure>) {
+    fn record_keys(&self) -> (Vec<Vec<u8>>, Option<store::rocks::RocksError>) {
         let mut keys = Vec::new();
         for prefix in record::PREFIXES {
             match self.store.control_keys(prefix) {
@@ -46,12 +52,12 @@ impl StoreDisk {
     }
 
     /// The record under the row key `key`, if any.
-    fn row<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
+    fn read_record<T: DeserializeOwned>(&self, key: &[u8]) -> Result<Option<T>, StoreError> {
         let row = self.store.control_get(key);
-        let row = row.map_err(|failure| StoreError::Off(Reason::from(&failure)))?;
+        let row = row.map_err(|failure| StoreError::Off(WriteError::from(&failure)))?;
         let unreadable = || {
             let text = "what is recorded of the chain is damaged";
-            StoreError::Off(Reason::Failed(text.into()))
+            StoreError::Off(WriteError::Failed(text.into()))
         };
         row.map(|row| record::read(&row).ok_or_else(unreadable))
             .transpose()
@@ -59,76 +65,84 @@ impl StoreDisk {
 }
 
 /// A stored entry whose bytes stay pinned in the store.
-fn lend(stored: store::Stored) -> Stored {
-    Stored {
+fn pin_entry(stored: store::StoredEntry) -> DiskEntry {
+    DiskEntry {
         header: stored.header.clone(),
         is_old: stored.is_old,
-        body: Body::Lent(Arc::new(stored)),
+        body: EntryBytes::Pinned(Arc::new(stored)),
     }
 }
 
-impl Disk for StoreDisk {
+impl OwnerStore for StoreDisk {
     fn generation(&self) -> u64 {
         self.store.generation()
     }
 
-    fn get(&self, key: &Key, now: Now) -> Option<Stored> {
-        self.store.get(key, now.unix).map(lend)
+    fn get(&self, key: &Key, now: CallTime) -> Option<DiskEntry> {
+        self.store.get(key, now.unix).map(pin_entry)
     }
 
-    fn get_ready(&self, key: &Key, now: Now) -> Result<Option<Stored>, Waits> {
-        let stored = self.store.get_ready(key, now.unix);
-        Ok(stored?.map(lend))
+    fn get_ready(&self, key: &Key, now: CallTime) -> Result<Option<DiskEntry>, WouldBlock> {
+        let stored = self.store.get_nonblocking(key, now.unix);
+        Ok(stored?.map(pin_entry))
     }
 
     fn may_have(&self, key: &Key) -> bool {
-        self.store.may_have(key)
+        self.store.may_contain(key)
     }
 
-    fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), StoreError> {
+    fn put(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError> {
         self.store.put(key, header, body)
     }
 
-    fn purge(&self, scope: &Scope) -> Result<u64, StoreError> {
+    fn purge(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
         let (keys, unread) = match scope {
-            Scope::Namespace(namespace) => (record::keys(namespace).into(), None),
-            Scope::Everything => self.records(),
+            PurgeScope::Namespace(namespace) => (record::keys(namespace).into(), None),
+            PurgeScope::Everything => self.record_keys(),
             _ => (Vec::new(), None),
         };
         // the purge is in effect, whatever could not be read
         let purged = self.store.purge_with(scope, keys)?;
         match unread {
-            Some(failure) => Err(StoreError::Off(Reason::from(&failure))),
+            Some(failure) => Err(StoreError::Off(WriteError::from(&failure))),
             None => Ok(purged),
         }
     }
 
-    fn chain(&self, namespace: &Namespace) -> Result<tracker::Record, StoreError> {
+    fn chain(&self, namespace: &Namespace) -> Result<tracker::ChainRecord, StoreError> {
         let [chain, last] = record::keys(namespace);
-        Ok(tracker::Record {
-            identity: self.row(&chain)?,
-            mark: self.row(&last)?,
+        Ok(tracker::ChainRecord {
+            identity: self.read_record(&chain)?,
+            mark: self.read_record(&last)?,
         })
     }
 
-    fn keep_identity(&self, namespace: &Namespace, identity: &Identity) -> Result<(), StoreError> {
+    fn record_identity(
+        &self,
+        namespace: &Namespace,
+        identity: &ChainIdentity,
+    ) -> Result<(), StoreError> {
         let [chain, last] = record::keys(namespace);
         let row = record::write(identity);
         self.store
-            .control_put(&[(&chain, Some(&row)), (&last, None)])
+            .put_durable(&[(&chain, Some(&row)), (&last, None)])
     }
 
-    fn keep_mark(&self, namespace: &Namespace, mark: Option<&Mark>) -> Result<(), StoreError> {
+    fn record_mark(
+        &self,
+        namespace: &Namespace,
+        mark: Option<&FinalityMark>,
+    ) -> Result<(), StoreError> {
         let [_, last] = record::keys(namespace);
         let row = mark.map(record::write);
-        self.store.control_note(&last, row.as_deref())
+        self.store.put_with_next_flush(&last, row.as_deref())
     }
 
-    fn refuses(&self, key: &Key, about: &About) -> bool {
+    fn is_purged(&self, key: &Key, about: &StoreAttributes) -> bool {
         self.store.refuses(key, about)
     }
 
-    fn admits(&self, key: &Key, now: Now) -> bool {
+    fn record_fill(&self, key: &Key, now: CallTime) -> bool {
         locked(&self.admission).admit(key, now.monotonic)
     }
 
@@ -136,19 +150,19 @@ impl Disk for StoreDisk {
         self.store.flush()
     }
 
-    fn forget(&self, goes: u64, renews: u64, now: Now) {
+    fn drop_older_than(&self, goes: u64, renews: u64, now: CallTime) {
         // an event reports the failure, and the removal is tried again
-        drop(self.store.forget(goes, renews, now.unix));
+        drop(self.store.drop_expired_files(goes, renews, now.unix));
     }
 
     fn next_event(&self) -> Option<String> {
         Some(match self.store.next_event()? {
-            Event::StoringOff(reason) => format!("disk writes stopped: {reason}"),
-            Event::StoringOn => "disk writes resumed".into(),
+            StoreHealthChange::StoringOff(reason) => format!("disk writes stopped: {reason}"),
+            StoreHealthChange::StoringOn => "disk writes resumed".into(),
         })
     }
 
-    fn status(&self) -> Status {
+    fn status(&self) -> StoreStatus {
         self.store.status()
     }
 }
@@ -157,10 +171,10 @@ impl Disk for StoreDisk {
 mod tests {
     use super::*;
     use crate::cache::class::Class;
-    use crate::cache::owner::tracker::Hash;
-    use crate::cache::store::Config;
+    use crate::cache::owner::tracker::BlockHash;
+    use crate::cache::store::StoreConfig;
 
-    const NOW: Now = Now {
+    const NOW: CallTime = CallTime {
         monotonic: 10,
         unix: 1_000_000,
     };
@@ -169,18 +183,18 @@ mod tests {
         *blake3::hash(&n.to_be_bytes()).as_bytes()
     }
 
-    fn open(config: &Config) -> StoreDisk {
+    fn open(config: &StoreConfig) -> StoreDisk {
         let (store, _) = Store::open(config, NOW.unix).unwrap();
         StoreDisk::new(store, NOW)
     }
 
     fn put(disk: &StoreDisk, n: u64) {
-        let header = Header {
-            about: About {
+        let header = RecordHeader {
+            about: StoreAttributes {
                 class: Class::Immutable,
                 namespace: [1; 16],
                 generation: NOW.unix,
-                ..About::default()
+                ..StoreAttributes::default()
             },
             stored_at: NOW.unix,
             expires_at: NOW.unix + 1_000,
@@ -191,7 +205,7 @@ mod tests {
     #[test]
     fn absent_keys_are_excluded_without_a_disk() {
         let folder = tempfile::tempdir().unwrap();
-        let config = Config::new(folder.path(), 64 << 20);
+        let config = StoreConfig::new(folder.path(), 64 << 20);
         let mut disk = open(&config);
         for _ in 0..2 {
             for n in 0..1_000 {
@@ -211,16 +225,16 @@ mod tests {
     #[test]
     fn entry_is_read_back_with_its_header_until_it_is_purged() {
         let folder = tempfile::tempdir().unwrap();
-        let disk = open(&Config::new(folder.path(), 64 << 20));
-        let about = About {
+        let disk = open(&StoreConfig::new(folder.path(), 64 << 20));
+        let about = StoreAttributes {
             class: Class::Resource,
             namespace: [1; 16],
             method: Some("eth_call".into()),
             block: Some(7),
             generation: disk.generation(),
-            ..About::default()
+            ..StoreAttributes::default()
         };
-        let header = Header {
+        let header = RecordHeader {
             about: about.clone(),
             stored_at: NOW.unix,
             expires_at: NOW.unix + 1_000,
@@ -231,13 +245,13 @@ mod tests {
             (found.header, found.body.as_ref()),
             (header.clone(), &b"body"[..])
         );
-        assert!(!disk.refuses(&key(1), &about));
-        let scope = Scope::Method {
+        assert!(!disk.is_purged(&key(1), &about));
+        let scope = PurgeScope::Method {
             namespace: None,
             method: "eth_call".into(),
         };
         assert_eq!(disk.purge(&scope), Ok(about.generation + 1));
-        assert!(disk.refuses(&key(1), &about));
+        assert!(disk.is_purged(&key(1), &about));
         assert_eq!(disk.get(&key(1), NOW), None);
         let again = disk.put(&key(1), &header, b"body");
         assert_eq!(again, Err(StoreError::Purged));
@@ -246,23 +260,23 @@ mod tests {
     #[test]
     fn chain_record_is_removed_by_a_purge_of_its_namespace() {
         let folder = tempfile::tempdir().unwrap();
-        let config = Config::new(folder.path(), 64 << 20);
+        let config = StoreConfig::new(folder.path(), 64 << 20);
         let mut disk = open(&config);
         let (one, other) = ([1; 16], [0xff; 16]);
-        let none = tracker::Record::default();
+        let none = tracker::ChainRecord::default();
         assert_eq!(disk.chain(&one).unwrap(), none);
-        let record = |hash: Hash| tracker::Record {
-            identity: Some(Identity {
+        let record = |hash: BlockHash| tracker::ChainRecord {
+            identity: Some(ChainIdentity {
                 chain_id: Some(5),
                 genesis: hash,
             }),
-            mark: Some(Mark { number: 9, hash }),
+            mark: Some(FinalityMark { number: 9, hash }),
         };
-        let keep = |disk: &StoreDisk, namespace, record: &tracker::Record| {
-            disk.keep_identity(&namespace, &record.identity.unwrap())
+        let keep = |disk: &StoreDisk, namespace, record: &tracker::ChainRecord| {
+            disk.record_identity(&namespace, &record.identity.unwrap())
                 .unwrap();
             assert_eq!(disk.chain(&namespace).unwrap().mark, None);
-            disk.keep_mark(&namespace, record.mark.as_ref()).unwrap();
+            disk.record_mark(&namespace, record.mark.as_ref()).unwrap();
         };
         keep(&disk, one, &record([7; 32]));
         keep(&disk, other, &record([8; 32]));
@@ -273,20 +287,20 @@ mod tests {
         disk = open(&config);
         assert_eq!(disk.chain(&one).unwrap(), record([7; 32]));
         assert_eq!(disk.chain(&other).unwrap(), record([8; 32]));
-        let blocks = Scope::Blocks {
+        let blocks = PurgeScope::Blocks {
             namespace: one,
             from: 0,
             to: u64::MAX,
         };
         disk.purge(&blocks).unwrap();
         assert_eq!(disk.chain(&one).unwrap(), record([7; 32]));
-        disk.keep_mark(&one, None).unwrap();
+        disk.record_mark(&one, None).unwrap();
         assert_eq!(disk.chain(&one).unwrap().mark, None);
-        disk.purge(&Scope::Namespace(one)).unwrap();
+        disk.purge(&PurgeScope::Namespace(one)).unwrap();
         assert_eq!(disk.chain(&one).unwrap(), none);
         assert_eq!(disk.chain(&other).unwrap(), record([8; 32]));
         keep(&disk, one, &record([7; 32]));
-        disk.purge(&Scope::Everything).unwrap();
+        disk.purge(&PurgeScope::Everything).unwrap();
         drop(disk);
         disk = open(&config);
         assert_eq!(disk.chain(&one).unwrap(), none);

@@ -12,7 +12,7 @@
 //! A leader that fails, or whose client disconnects, fails no follower: it hands the leadership
 //! over. No call blocks. The caller wakes the waiters that a call returns, and each of them
 //! [`claim`](Flights::claim)s its wakeup. The response is kept for the follower until then, even if
-//! no tier had room for it. Each follower sends it under the id of its own call, as an [`Entry`]
+//! no tier had room for it. Each follower sends it under the id of its own call, as an [`CacheEntry`]
 //! has no id.
 //!
 //! A batch may follow several flights at a time, but only if it has no other call to fetch, so that
@@ -25,15 +25,15 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use super::wake::Waiter;
-use crate::cache::entry::Entry;
+use crate::cache::entry::CacheEntry;
 use crate::cache::Key;
 use crate::lock::locked;
 
 /// The role of a request for a key that is not cached.
 #[derive(Debug)]
 pub enum Role {
-    /// Fetch the key, then [`finish`](Flights::finish) or [`hand_on`](Flights::hand_on).
-    Leader(Token),
+    /// Fetch the key, then [`finish`](Flights::finish) or [`hand_over`](Flights::hand_over).
+    Leader(Leadership),
     /// Wait for a wakeup, then [`claim`](Flights::claim) it.
     Follower,
 }
@@ -41,11 +41,11 @@ pub enum Role {
 /// The leadership of a flight. Each flight has exactly one, and its holder must return it.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "followers wait until it is given back"]
-pub struct Token(Key);
+pub struct Leadership(Key);
 
-impl Token {
+impl Leadership {
     /// Whether this is the leadership of the key's flight.
-    pub fn is_of(&self, key: &Key) -> bool {
+    pub fn is_for(&self, key: &Key) -> bool {
         self.0 == *key
     }
 
@@ -57,20 +57,20 @@ impl Token {
 
 /// The outcome of a flight for its followers.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub enum FlightOutcome {
     /// Followers may send this entry.
-    Answer(Arc<Entry>),
+    Answer(Arc<CacheEntry>),
     /// The response must not be shared: each follower sends its own request to the node.
-    Alone,
+    NotShareable,
 }
 
 /// The action that a woken follower must take.
 #[derive(Debug)]
-pub enum Turn {
+pub enum Wakeup {
     /// Use the outcome of the flight, which has ended.
-    Landed(Outcome),
+    Response(FlightOutcome),
     /// Lead: the leader has handed the flight over.
-    Lead(Token),
+    Lead(Leadership),
 }
 
 /// The flights of a process.
@@ -81,13 +81,13 @@ pub struct Flights(Mutex<State>);
 struct State {
     flights: HashMap<Key, Flight>,
     /// Wakeups that were not claimed yet.
-    turns: HashMap<Waiter, Turn>,
+    turns: HashMap<Waiter, Wakeup>,
     /// Number of followers of all flights, without batches.
     following: usize,
     /// Number of followers and batches that have ever joined a flight.
     joined: u64,
     /// Batches that wait for several flights.
-    batches: HashMap<Waiter, Batch>,
+    batches: HashMap<Waiter, BatchWait>,
     /// Batches that have no flight left to wait for since a leader failed without a successor.
     released: Vec<Waiter>,
     /// Leased keys whose flights ended without a response.
@@ -96,38 +96,38 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Flight {
-    followers: VecDeque<Joined>,
+    followers: VecDeque<Follower>,
     /// Batches that follow this and other flights, and lead none.
-    batches: Vec<Joined>,
+    batches: Vec<Follower>,
     /// Whether this process has the owner's lease, so that no other process fetches the key.
     leased: bool,
 }
 
 /// A follower, and its number among all that have ever joined.
 #[derive(Clone, Copy, Debug)]
-struct Joined {
+struct Follower {
     waiter: Waiter,
     number: u64,
 }
 
 /// The wait of a batch for several flights.
 #[derive(Debug, Default)]
-struct Batch {
+struct BatchWait {
     /// Number of flights that have not ended.
     left: usize,
     keys: Vec<Key>,
-    answers: Vec<(Key, Arc<Entry>)>,
+    answers: Vec<(Key, Arc<CacheEntry>)>,
 }
 
 impl Flights {
     /// Joins or begins the flight of `key`. Returns `None` if memory is refused: the request is
     /// sent to the node without a flight.
-    pub fn begin(&self, key: Key, waiter: Waiter) -> Option<Role> {
+    pub fn join_flight(&self, key: Key, waiter: Waiter) -> Option<Role> {
         let mut state = locked(&self.0);
         state.flights.try_reserve(1).ok()?;
         if let hash_map::Entry::Vacant(vacant) = state.flights.entry(key) {
             vacant.insert(Flight::default());
-            return Some(Role::Leader(Token(key)));
+            return Some(Role::Leader(Leadership(key)));
         }
         state.follow(&key, waiter)?;
         Some(Role::Follower)
@@ -135,19 +135,19 @@ impl Flights {
 
     /// Makes `waiter` a follower of a flight whose leadership it returns. Returns `None` if memory
     /// is refused, and `waiter` does not follow.
-    pub fn follow(&self, token: &Token, waiter: Waiter) -> Option<()> {
+    pub fn follow(&self, token: &Leadership, waiter: Waiter) -> Option<()> {
         locked(&self.0).follow(&token.0, waiter)
     }
 
     /// Begins the flight of `key`. Returns `None` if the key is in flight already, or if memory is
     /// refused.
-    pub fn lead(&self, key: Key) -> Option<Token> {
+    pub fn lead(&self, key: Key) -> Option<Leadership> {
         let mut state = locked(&self.0);
         state.flights.try_reserve(1).ok()?;
         match state.flights.entry(key) {
             hash_map::Entry::Vacant(vacant) => {
                 vacant.insert(Flight::default());
-                Some(Token(key))
+                Some(Leadership(key))
             }
             hash_map::Entry::Occupied(_) => None,
         }
@@ -164,7 +164,7 @@ impl Flights {
 
     /// Returns the shared responses of the flights that `waiter` waited for. It does not wait for
     /// the others any longer.
-    pub fn claim_all(&self, waiter: Waiter) -> Vec<(Key, Arc<Entry>)> {
+    pub fn claim_all(&self, waiter: Waiter) -> Vec<(Key, Arc<CacheEntry>)> {
         let mut state = locked(&self.0);
         state.released.retain(|other| *other != waiter);
         let Some(batch) = state.batches.remove(&waiter) else {
@@ -182,7 +182,7 @@ impl Flights {
 
     /// Returns the batches whose last flight ended without a response since the last call. The
     /// caller wakes them.
-    pub fn released(&self) -> Vec<Waiter> {
+    pub fn take_released_batches(&self) -> Vec<Waiter> {
         std::mem::take(&mut locked(&self.0).released)
     }
 
@@ -195,34 +195,34 @@ impl Flights {
     }
 
     /// Returns the leased keys whose flights ended without a response since the last call.
-    pub fn over(&self) -> Vec<Key> {
+    pub fn take_ended_leases(&self) -> Vec<Key> {
         std::mem::take(&mut locked(&self.0).over)
     }
 
     /// Whether the flight has followers or waiting batches.
-    pub fn is_followed(&self, token: &Token) -> bool {
+    pub fn is_followed(&self, token: &Leadership) -> bool {
         let state = locked(&self.0);
         let flight = state.flights.get(&token.0);
         flight.is_some_and(|it| !(it.followers.is_empty() && it.batches.is_empty()))
     }
 
     /// Returns the follower that joined the flight last, batches excluded.
-    pub fn last_follower(&self, token: &Token) -> Option<Waiter> {
+    pub fn last_follower(&self, token: &Leadership) -> Option<Waiter> {
         let state = locked(&self.0);
         let last = state.flights.get(&token.0)?.followers.back();
         last.map(|joined| joined.waiter)
     }
 
     /// Ends a flight with an outcome. The caller wakes the returned waiters in this order.
-    pub fn finish(&self, token: Token, outcome: Outcome) -> Vec<Waiter> {
+    pub fn finish(&self, token: Leadership, outcome: FlightOutcome) -> Vec<Waiter> {
         let mut state = locked(&self.0);
         let Some(flight) = state.flights.remove(&token.0) else {
             return Vec::new();
         };
-        if flight.leased && matches!(outcome, Outcome::Alone) {
+        if flight.leased && matches!(outcome, FlightOutcome::NotShareable) {
             state.over.push(token.0);
         }
-        state.land(&token, &outcome, flight.followers, flight.batches)
+        state.assign_outcome(&token, &outcome, flight.followers, flight.batches)
     }
 
     /// Number of followers and batches that have ever joined a flight.
@@ -236,17 +236,17 @@ impl Flights {
     /// ended.
     pub fn finish_for(
         &self,
-        token: Token,
-        entry: &Arc<Entry>,
+        token: Leadership,
+        entry: &Arc<CacheEntry>,
         joined: u64,
-    ) -> (Vec<Waiter>, Option<Token>) {
+    ) -> (Vec<Waiter>, Option<Leadership>) {
         let mut state = locked(&self.0);
         let Some(flight) = state.flights.get_mut(&token.0) else {
             return (Vec::new(), None);
         };
         flight.leased = false;
         // followers are in the order in which they joined
-        let first = |all: &[Joined]| all.partition_point(|it| it.number <= joined);
+        let first = |all: &[Follower]| all.partition_point(|it| it.number <= joined);
         let followers = first(flight.followers.make_contiguous());
         let mut later = flight.followers.split_off(followers);
         std::mem::swap(&mut later, &mut flight.followers);
@@ -255,31 +255,31 @@ impl Flights {
         if is_over {
             state.flights.remove(&token.0);
         }
-        let outcome = Outcome::Answer(Arc::clone(entry));
-        let woken = state.land(&token, &outcome, later, batches);
+        let outcome = FlightOutcome::Answer(Arc::clone(entry));
+        let woken = state.assign_outcome(&token, &outcome, later, batches);
         (woken, (!is_over).then_some(token))
     }
 
     /// Hands the leadership over because the leader's client has disconnected or the node has
     /// failed. The caller wakes the returned follower, which leads from now on. Without followers
     /// the flight ends.
-    pub fn hand_on(&self, token: Token) -> Option<Waiter> {
+    pub fn hand_over(&self, token: Leadership) -> Option<Waiter> {
         locked(&self.0).hand_on(token)
     }
 
     /// Returns the wakeup of `waiter`, or `None` if it was not woken.
-    pub fn claim(&self, waiter: Waiter) -> Option<Turn> {
+    pub fn claim(&self, waiter: Waiter) -> Option<Wakeup> {
         locked(&self.0).turns.remove(&waiter)
     }
 
     /// Removes a follower whose client has disconnected or whose wait has timed out. If it had been
     /// handed the leadership and has not claimed it, the returned follower leads instead; the
     /// caller wakes it.
-    pub fn leave(&self, key: &Key, waiter: Waiter) -> Option<Waiter> {
+    pub fn remove_follower(&self, key: &Key, waiter: Waiter) -> Option<Waiter> {
         let mut state = locked(&self.0);
         match state.turns.remove(&waiter) {
-            Some(Turn::Lead(token)) => state.hand_on(token),
-            Some(Turn::Landed(_)) => None,
+            Some(Wakeup::Lead(token)) => state.hand_on(token),
+            Some(Wakeup::Response(_)) => None,
             None => {
                 if let Some(flight) = state.flights.get_mut(key) {
                     let before = flight.followers.len();
@@ -312,7 +312,7 @@ impl State {
         self.turns.try_reserve(self.following + 1).ok()?;
         self.joined += 1;
         let number = self.joined;
-        followers.push_back(Joined { waiter, number });
+        followers.push_back(Follower { waiter, number });
         self.following += 1;
         Some(())
     }
@@ -329,10 +329,10 @@ impl State {
         let number = self.joined;
         for key in &keys {
             if let Some(flight) = self.flights.get_mut(key) {
-                flight.batches.push(Joined { waiter, number });
+                flight.batches.push(Follower { waiter, number });
             }
         }
-        let batch = Batch {
+        let batch = BatchWait {
             left: keys.len(),
             keys,
             answers,
@@ -343,26 +343,26 @@ impl State {
 
     /// Assigns the outcome of a flight to followers and batches. The caller wakes the returned
     /// waiters.
-    fn land(
+    fn assign_outcome(
         &mut self,
-        token: &Token,
-        outcome: &Outcome,
-        followers: VecDeque<Joined>,
-        batches: Vec<Joined>,
+        token: &Leadership,
+        outcome: &FlightOutcome,
+        followers: VecDeque<Follower>,
+        batches: Vec<Follower>,
     ) -> Vec<Waiter> {
         self.following -= followers.len();
         let followers = Vec::from(followers).into_iter();
         let mut woken: Vec<Waiter> = followers.map(|it| it.waiter).collect();
         for follower in &woken {
-            let turn = Turn::Landed(outcome.clone());
+            let turn = Wakeup::Response(outcome.clone());
             self.turns.insert(*follower, turn);
         }
         for batch in batches {
             let answer = match outcome {
-                Outcome::Answer(entry) => Some((token.0, Arc::clone(entry))),
-                Outcome::Alone => None,
+                FlightOutcome::Answer(entry) => Some((token.0, Arc::clone(entry))),
+                FlightOutcome::NotShareable => None,
             };
-            if self.landed(batch.waiter, answer) {
+            if self.record_ended_flight(batch.waiter, answer) {
                 woken.push(batch.waiter);
             }
         }
@@ -370,7 +370,11 @@ impl State {
     }
 
     /// Records that a flight of a batch has ended. Returns whether it was the last one.
-    fn landed(&mut self, waiter: Waiter, answer: Option<(Key, Arc<Entry>)>) -> bool {
+    fn record_ended_flight(
+        &mut self,
+        waiter: Waiter,
+        answer: Option<(Key, Arc<CacheEntry>)>,
+    ) -> bool {
         let Some(batch) = self.batches.get_mut(&waiter) else {
             return false;
         };
@@ -379,7 +383,7 @@ impl State {
         batch.left == 0
     }
 
-    fn hand_on(&mut self, token: Token) -> Option<Waiter> {
+    fn hand_on(&mut self, token: Leadership) -> Option<Waiter> {
         let flight = self.flights.get_mut(&token.0)?;
         let Some(next) = flight.followers.pop_front() else {
             if flight.leased {
@@ -387,15 +391,15 @@ impl State {
             }
             let batches = std::mem::take(&mut flight.batches);
             self.flights.remove(&token.0);
-            for Joined { waiter, .. } in batches {
-                if self.landed(waiter, None) {
+            for Follower { waiter, .. } in batches {
+                if self.record_ended_flight(waiter, None) {
                     self.released.push(waiter);
                 }
             }
             return None;
         };
         self.following -= 1;
-        self.turns.insert(next.waiter, Turn::Lead(token));
+        self.turns.insert(next.waiter, Wakeup::Lead(token));
         Some(next.waiter)
     }
 }
@@ -404,15 +408,19 @@ impl State {
 mod tests {
     use std::sync::Arc;
 
-    use super::{locked, Flights, Outcome, Role, Token, Turn};
-    use crate::cache::entry::{Entry, Envelope, Meta, Payload};
+    use super::{locked, FlightOutcome, Flights, Leadership, Role, Wakeup};
+    use crate::cache::entry::{CacheEntry, EntryMeta, Envelope, Payload};
     use crate::cache::process::wake::{EventLoop, Waiter};
 
     const KEY: [u8; 32] = [7; 32];
 
-    fn entry() -> Arc<Entry> {
+    fn entry() -> Arc<CacheEntry> {
         let payload = Payload::Raw(b"\"0x1\"".to_vec().into());
-        Arc::new(Entry::new(Envelope::none(), payload, Meta::default()))
+        Arc::new(CacheEntry::new(
+            Envelope::none(),
+            payload,
+            EntryMeta::default(),
+        ))
     }
 
     fn at(id: usize) -> Waiter {
@@ -422,15 +430,15 @@ mod tests {
     fn follow(flights: &Flights, waiters: &[usize]) {
         for waiter in waiters {
             assert!(matches!(
-                flights.begin(KEY, at(*waiter)),
+                flights.join_flight(KEY, at(*waiter)),
                 Some(Role::Follower)
             ));
         }
     }
 
-    fn claim_lead(flights: &Flights, waiter: usize) -> Token {
+    fn claim_lead(flights: &Flights, waiter: usize) -> Leadership {
         match flights.claim(at(waiter)) {
-            Some(Turn::Lead(token)) => token,
+            Some(Wakeup::Lead(token)) => token,
             other => panic!("{waiter}: {other:?}"),
         }
     }
@@ -458,8 +466,8 @@ mod tests {
         follow(&flights, &[2]);
         assert_eq!(flights.waiting(), 2);
         let answer = entry();
-        assert_eq!(flights.finish(one, Outcome::Answer(answer)), [at(2)]);
-        assert_eq!(flights.finish(two, Outcome::Alone), [at(9)]);
+        assert_eq!(flights.finish(one, FlightOutcome::Answer(answer)), [at(2)]);
+        assert_eq!(flights.finish(two, FlightOutcome::NotShareable), [at(9)]);
         let shared: Vec<_> = flights
             .claim_all(at(9))
             .iter()
@@ -481,9 +489,9 @@ mod tests {
         assert!(!flights.is_followed(&token));
         follow(&flights, &[3]);
         assert!(flights.is_followed(&token));
-        assert_eq!(flights.leave(&KEY, at(3)), None);
+        assert_eq!(flights.remove_follower(&KEY, at(3)), None);
         assert!(!flights.is_followed(&token));
-        assert_eq!(flights.hand_on(token), None);
+        assert_eq!(flights.hand_over(token), None);
     }
 
     #[test]
@@ -492,11 +500,11 @@ mod tests {
         let token = flights.lead(KEY).unwrap();
         assert!(flights.follow_all(vec![KEY], at(9)));
         follow(&flights, &[2]);
-        assert_eq!(flights.hand_on(token), Some(at(2)));
-        assert!(flights.released().is_empty());
+        assert_eq!(flights.hand_over(token), Some(at(2)));
+        assert!(flights.take_released_batches().is_empty());
         let token = claim_lead(&flights, 2);
-        assert_eq!(flights.hand_on(token), None);
-        assert_eq!(flights.released(), [at(9)]);
+        assert_eq!(flights.hand_over(token), None);
+        assert_eq!(flights.take_released_batches(), [at(9)]);
         assert!(flights.claim_all(at(9)).is_empty());
         assert!(is_left_clean(&flights));
     }
@@ -507,7 +515,9 @@ mod tests {
         let token = flights.lead(KEY).unwrap();
         assert!(flights.follow_all(vec![KEY], at(9)));
         assert!(flights.claim_all(at(9)).is_empty());
-        assert!(flights.finish(token, Outcome::Answer(entry())).is_empty());
+        assert!(flights
+            .finish(token, FlightOutcome::Answer(entry()))
+            .is_empty());
         assert!(is_left_clean(&flights));
     }
 
@@ -579,12 +589,12 @@ mod tests {
                 let flights = Flights::default();
                 let answer = entry();
                 let mut model = Model::default();
-                let mut tokens: [Option<Token>; 2] = [None, None];
+                let mut tokens: [Option<Leadership>; 2] = [None, None];
                 for (n, step) in steps.into_iter().enumerate() {
                     match step {
-                        Step::Begin(key) => match flights.begin(KEYS[key], at(n)).unwrap() {
+                        Step::Begin(key) => match flights.join_flight(KEYS[key], at(n)).unwrap() {
                             Role::Leader(token) => {
-                                prop_assert!(!model.leads[key] && token.is_of(&KEYS[key]));
+                                prop_assert!(!model.leads[key] && token.is_for(&KEYS[key]));
                                 model.leads[key] = true;
                                 tokens[key] = Some(token);
                             }
@@ -596,8 +606,8 @@ mod tests {
                         },
                         Step::Finish(key, shares) => if let Some(token) = tokens[key].take() {
                             let (outcome, woken) = match shares {
-                                true => (Outcome::Answer(Arc::clone(&answer)), Woken::Answer),
-                                false => (Outcome::Alone, Woken::Alone),
+                                true => (FlightOutcome::Answer(Arc::clone(&answer)), Woken::Answer),
+                                false => (FlightOutcome::NotShareable, Woken::Alone),
                             };
                             model.leads[key] = false;
                             let all = std::mem::take(&mut model.followers[key]);
@@ -620,7 +630,7 @@ mod tests {
                             model.woken.extend(first.into_iter().map(|waiter| (waiter, Woken::Answer)));
                         },
                         Step::HandOn(key) => if let Some(token) = tokens[key].take() {
-                            prop_assert_eq!(flights.hand_on(token), model.hand_on(key));
+                            prop_assert_eq!(flights.hand_over(token), model.hand_on(key));
                         },
                         Step::Leave(key, which) => {
                             let following = model.followers[key].iter();
@@ -631,22 +641,22 @@ mod tests {
                                 Some(Woken::Lead(key)) => model.hand_on(key),
                                 _ => None,
                             };
-                            prop_assert_eq!(flights.leave(&KEYS[key], *gone), next);
+                            prop_assert_eq!(flights.remove_follower(&KEYS[key], *gone), next);
                         }
                         Step::Claim(which) => {
                             let at = which % model.woken.len().max(1);
                             let Some(waiter) = model.woken.keys().nth(at).copied() else { continue };
                             let woken = match flights.claim(waiter) {
-                                Some(Turn::Lead(token)) => {
-                                    let key = usize::from(token.is_of(&KEYS[1]));
+                                Some(Wakeup::Lead(token)) => {
+                                    let key = usize::from(token.is_for(&KEYS[1]));
                                     tokens[key] = Some(token);
                                     Some(Woken::Lead(key))
                                 }
-                                Some(Turn::Landed(Outcome::Answer(entry))) => {
+                                Some(Wakeup::Response(FlightOutcome::Answer(entry))) => {
                                     prop_assert!(Arc::ptr_eq(&entry, &answer));
                                     Some(Woken::Answer)
                                 }
-                                Some(Turn::Landed(Outcome::Alone)) => Some(Woken::Alone),
+                                Some(Wakeup::Response(FlightOutcome::NotShareable)) => Some(Woken::Alone),
                                 None => None,
                             };
                             prop_assert_eq!(woken, model.woken.remove(&waiter));

@@ -14,14 +14,14 @@ use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 
 #[cfg(feature = "ffi")]
 use crate::allocator::with_spares;
-use crate::cache::entry::Entry;
+use crate::cache::entry::CacheEntry;
 use crate::cache::Key;
 use crate::lock::locked;
 
 /// A table of entries by key.
 #[derive(Debug)]
-pub struct Hot {
-    cache: Cache<Name, Slot, ByWeight, RandomState, Evictions>,
+pub struct HotTier {
+    cache: Cache<PrehashedKey, WeighedEntry, ByWeight, RandomState, Evictions>,
     evictions: Evictions,
     max_entry: u64,
     /// Current age of the tier; entries of another age are not returned.
@@ -32,9 +32,9 @@ pub struct Hot {
 
 /// A key as the table hashes it: it is a hash already, and half of it suffices as table hash.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Name(Key);
+struct PrehashedKey(Key);
 
-impl Hash for Name {
+impl Hash for PrehashedKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let half = self.0.first_chunk();
         state.write_u128(half.map_or(0, |half| u128::from_le_bytes(*half)));
@@ -44,8 +44,8 @@ impl Hash for Name {
 /// An entry and its accounted weight. The cache must see the same weight when it inserts and when
 /// it evicts a slot, while an entry's weight may grow.
 #[derive(Clone)]
-struct Slot {
-    entry: Arc<Entry>,
+struct WeighedEntry {
+    entry: Arc<CacheEntry>,
     weight: u32,
     /// Age of the tier when the entry was inserted.
     age: u32,
@@ -54,15 +54,15 @@ struct Slot {
 #[derive(Clone)]
 struct ByWeight;
 
-impl Weighter<Name, Slot> for ByWeight {
-    fn weight(&self, _: &Name, slot: &Slot) -> u64 {
+impl Weighter<PrehashedKey, WeighedEntry> for ByWeight {
+    fn weight(&self, _: &PrehashedKey, slot: &WeighedEntry) -> u64 {
         slot.weight.into()
     }
 }
 
 /// Weight of a typical entry in bytes; only the number of keys that are remembered after eviction
 /// depends on it.
-const TYPICAL: u64 = 16 << 10;
+const TYPICAL_WEIGHT: u64 = 16 << 10;
 
 /// A counter of entries that were evicted from a cache because others needed their space.
 #[derive(Clone, Debug, Default)]
@@ -110,7 +110,7 @@ where
     V: Clone,
     W: Weighter<K, V> + Clone,
 {
-    let items = usize::try_from(capacity / TYPICAL).unwrap_or(usize::MAX);
+    let items = usize::try_from(capacity / TYPICAL_WEIGHT).unwrap_or(usize::MAX);
     let options = OptionsBuilder::new()
         .shards(shards)
         .estimated_items_capacity(items.max(shards * 32))
@@ -129,9 +129,9 @@ where
     }
 }
 
-impl Hot {
+impl HotTier {
     /// Creates a tier of at most `capacity` bytes for entries of at most `max_entry` bytes, both as
-    /// [`Entry::weight`] counts them, for `threads` concurrent threads. Each shard gets its share
+    /// [`CacheEntry::weight`] counts them, for `threads` concurrent threads. Each shard gets its share
     /// of the capacity, with space for a few of the largest entries: a tier that is small in
     /// relation to its entries has fewer shards, and accepts no entry above nine tenths of its
     /// capacity.
@@ -156,14 +156,14 @@ impl Hot {
     }
 
     /// Returns the entry of `key`, fresh or stale.
-    pub fn stale(&self, key: &Key) -> Option<Arc<Entry>> {
+    pub fn get_any(&self, key: &Key) -> Option<Arc<CacheEntry>> {
         self.slot(key).map(|slot| slot.entry)
     }
 
-    fn slot(&self, key: &Key) -> Option<Slot> {
-        let slot = self.cache.get(&Name(*key))?;
+    fn slot(&self, key: &Key) -> Option<WeighedEntry> {
+        let slot = self.cache.get(&PrehashedKey(*key))?;
         if slot.age != self.age.load(Ordering::Acquire) {
-            self.remove_this(key, &slot.entry);
+            self.remove_if_same(key, &slot.entry);
             return None;
         }
         Some(slot)
@@ -171,31 +171,31 @@ impl Hot {
 
     /// Returns the entry of `key` if it is fresh at `now`, in milliseconds of the caller's clock. A
     /// stale entry that may not be served any more is removed.
-    pub fn get(&self, key: &Key, now: u64) -> Option<Arc<Entry>> {
+    pub fn get(&self, key: &Key, now: u64) -> Option<Arc<CacheEntry>> {
         let slot = self.slot(key)?;
         if !slot.entry.is_fresh(now) {
-            if !slot.entry.is_of_use_stale(now) {
-                self.remove_this(key, &slot.entry);
+            if !slot.entry.is_usable_stale(now) {
+                self.remove_if_same(key, &slot.entry);
             }
             return None;
         }
         if slot.entry.weight() != u64::from(slot.weight) {
-            self.reweigh(key, &slot.entry);
+            self.update_weight(key, &slot.entry);
         }
         Some(slot.entry)
     }
 
     /// Inserts an entry, and replaces the former one of `key`. Returns `false` if the entry is too
     /// large or memory is refused; `key` then has no entry.
-    pub fn insert(&self, key: Key, entry: Arc<Entry>) -> bool {
+    pub fn insert(&self, key: Key, entry: Arc<CacheEntry>) -> bool {
         let weight = entry.weight();
         let age = self.age.load(Ordering::Acquire);
         let _writing = locked(&self.writing);
-        let slot = u32::try_from(weight).map(|weight| Slot { entry, weight, age });
+        let slot = u32::try_from(weight).map(|weight| WeighedEntry { entry, weight, age });
         let is_there =
             weight <= self.max_entry && slot.is_ok_and(|slot| self.insert_into_table(key, slot));
         if !is_there {
-            self.cache.remove(&Name(key));
+            self.cache.remove(&PrehashedKey(key));
         }
         is_there
     }
@@ -203,55 +203,58 @@ impl Hot {
     /// Inserts a slot if there is enough memory to double the cache's tables, which grow by that
     /// and would otherwise abort the process.
     #[cfg(feature = "ffi")]
-    fn insert_into_table(&self, key: Key, slot: Slot) -> bool {
+    fn insert_into_table(&self, key: Key, slot: WeighedEntry) -> bool {
         let used = self.cache.memory_used();
         let twice = |table: usize| table.saturating_mul(2).saturating_add(4096);
         with_spares([twice(used.entries), twice(used.map)], || {
-            self.cache.insert(Name(key), slot);
+            self.cache.insert(PrehashedKey(key), slot);
         })
         .is_some()
     }
 
     #[cfg(not(feature = "ffi"))]
-    fn insert_into_table(&self, key: Key, slot: Slot) -> bool {
-        self.cache.insert(Name(key), slot);
+    fn insert_into_table(&self, key: Key, slot: WeighedEntry) -> bool {
+        self.cache.insert(PrehashedKey(key), slot);
         true
     }
 
-    /// Updates the accounted weight of `entry`. Callers of [`Entry::identity`] and
+    /// Updates the accounted weight of `entry`. Callers of [`CacheEntry::identity`] and
     /// [`batch_identity`](crate::cache::entry::batch::batch_identity), which may make an entry
     /// heavier, call it afterwards. [`get`](Self::get) updates the weight too; without this call,
     /// an entry that is not requested again is accounted with its compressed form only. An entry
     /// that would be too large in both codings keeps one of them.
-    pub fn reweigh(&self, key: &Key, entry: &Arc<Entry>) {
+    pub fn update_weight(&self, key: &Key, entry: &Arc<CacheEntry>) {
         let _writing = locked(&self.writing);
-        let Some(slot) = self.cache.peek(&Name(*key)) else {
+        let Some(slot) = self.cache.peek(&PrehashedKey(*key)) else {
             return;
         };
         if !Arc::ptr_eq(&slot.entry, entry) {
             return;
         }
         if entry.weight() > self.max_entry {
-            entry.keep_no_plain();
+            entry.drop_identity();
         }
         // not above `max_entry` any more
         let weight = u32::try_from(entry.weight()).unwrap_or(u32::MAX);
         if weight != slot.weight {
-            let slot = Slot { weight, ..slot };
+            let slot = WeighedEntry { weight, ..slot };
             // fails only if the entry was evicted meanwhile
-            drop(self.cache.replace(Name(*key), slot, true));
+            drop(self.cache.replace(PrehashedKey(*key), slot, true));
         }
     }
 
     /// Removes and returns the entry of `key`.
-    pub fn remove(&self, key: &Key) -> Option<Arc<Entry>> {
-        self.cache.remove(&Name(*key)).map(|(_, slot)| slot.entry)
+    pub fn remove(&self, key: &Key) -> Option<Arc<CacheEntry>> {
+        self.cache
+            .remove(&PrehashedKey(*key))
+            .map(|(_, slot)| slot.entry)
     }
 
     /// Removes `entry`, unless it was replaced.
-    pub fn remove_this(&self, key: &Key, entry: &Arc<Entry>) {
-        self.cache
-            .remove_if(&Name(*key), |other| Arc::ptr_eq(&other.entry, entry));
+    pub fn remove_if_same(&self, key: &Key, entry: &Arc<CacheEntry>) {
+        self.cache.remove_if(&PrehashedKey(*key), |other| {
+            Arc::ptr_eq(&other.entry, entry)
+        });
     }
 
     /// Removes all entries and releases their memory, which takes time in proportion to their
@@ -262,7 +265,7 @@ impl Hot {
 
     /// Invalidates all present entries in constant time. An invalid entry is removed when it is
     /// looked up or evicted.
-    pub fn outdate(&self) {
+    pub fn invalidate_all(&self) {
         self.age.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -286,8 +289,8 @@ impl Hot {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Hot, Key};
-    use crate::cache::entry::{Entry, Envelope, Gate, Meta, Payload};
+    use super::{HotTier, Key};
+    use crate::cache::entry::{CacheEntry, CompressionGate, EntryMeta, Envelope, Payload};
 
     fn key(n: u64) -> Key {
         let mut key = [0; 32];
@@ -295,30 +298,32 @@ mod tests {
         key
     }
 
-    fn meta(expires_at: u64) -> Meta {
-        Meta {
+    fn meta(expires_at: u64) -> EntryMeta {
+        EntryMeta {
             expires_at,
-            ..Meta::default()
+            ..EntryMeta::default()
         }
     }
 
-    fn raw(length: usize, expires_at: u64) -> Arc<Entry> {
+    fn raw(length: usize, expires_at: u64) -> Arc<CacheEntry> {
         let payload = Payload::Raw(vec![b'1'; length].into());
-        Arc::new(Entry::new(Envelope::none(), payload, meta(expires_at)))
+        Arc::new(CacheEntry::new(Envelope::none(), payload, meta(expires_at)))
     }
 
-    fn compressed(length: usize) -> Arc<Entry> {
-        let gate = Gate {
+    fn compressed(length: usize) -> Arc<CacheEntry> {
+        let gate = CompressionGate {
             min_length: 0,
             level: 1,
         };
         let result = vec![b'1'; length];
-        Arc::new(Entry::code(Envelope::none(), &result, gate, meta(u64::MAX)).unwrap())
+        Arc::new(
+            CacheEntry::compress_payload(Envelope::none(), &result, gate, meta(u64::MAX)).unwrap(),
+        )
     }
 
     #[test]
     fn entry_is_found_until_it_is_stale() {
-        let hot = Hot::new(1 << 20, 1 << 16, 1);
+        let hot = HotTier::new(1 << 20, 1 << 16, 1);
         let entry = raw(100, 5000);
         assert!(hot.insert(key(1), Arc::clone(&entry)));
         assert!(Arc::ptr_eq(&hot.get(&key(1), 4999).unwrap(), &entry));
@@ -330,20 +335,20 @@ mod tests {
 
     #[test]
     fn entries_are_not_found_after_removal_or_invalidation() {
-        let hot = Hot::new(1 << 20, 1 << 16, 4);
+        let hot = HotTier::new(1 << 20, 1 << 16, 4);
         for n in 0..10 {
             hot.insert(key(n), raw(100, 9));
         }
         assert!(hot.remove(&key(3)).is_some() && hot.remove(&key(3)).is_none());
         assert_eq!(hot.count(), 9);
         let late = hot.get(&key(4), 0).unwrap();
-        hot.outdate();
+        hot.invalidate_all();
         // the number of entries does not matter
         assert_eq!(hot.count(), 9);
-        hot.reweigh(&key(4), &late);
+        hot.update_weight(&key(4), &late);
         assert!(hot.insert(key(5), raw(100, 9)));
         for n in 0..10 {
-            let is_there = [hot.get(&key(n), 0), hot.stale(&key(n))].map(|entry| entry.is_some());
+            let is_there = [hot.get(&key(n), 0), hot.get_any(&key(n))].map(|entry| entry.is_some());
             assert_eq!(is_there, [n == 5; 2], "{n}");
         }
         assert_eq!((hot.count(), hot.bytes()), (1, raw(100, 9).weight()));
@@ -351,7 +356,7 @@ mod tests {
 
     #[test]
     fn evicted_entries_are_counted_once() {
-        let hot = Hot::new(1 << 20, 1 << 16, 1);
+        let hot = HotTier::new(1 << 20, 1 << 16, 1);
         for _ in 0..3 {
             for n in 0..10 {
                 hot.insert(key(n), raw(1000, 9));
@@ -372,12 +377,12 @@ mod tests {
     #[test]
     fn invalidated_entries_are_evicted_for_new_ones() {
         let capacity = 1 << 20;
-        let hot = Hot::new(capacity, 1 << 16, 1);
+        let hot = HotTier::new(capacity, 1 << 16, 1);
         for n in 0..1000 {
             hot.insert(key(n), raw(10_000, 9));
             hot.get(&key(n), 0);
         }
-        hot.outdate();
+        hot.invalidate_all();
         for n in 1000..1060 {
             hot.insert(key(n), raw(10_000, 9));
             hot.get(&key(n), 0);
@@ -391,7 +396,7 @@ mod tests {
     fn capacity_is_never_exceeded() {
         for threads in [1, 2, 8] {
             let capacity = 1_000_003;
-            let hot = Hot::new(capacity, 100_000, threads);
+            let hot = HotTier::new(capacity, 100_000, threads);
             for n in 0..5000u64 {
                 hot.insert(key(n), raw((n * 7919 % 50_000) as usize, 9));
                 assert!(hot.bytes() <= capacity, "{} bytes", hot.bytes());
@@ -402,20 +407,20 @@ mod tests {
 
     #[test]
     fn oversized_entry_is_rejected_and_removes_the_older_entry() {
-        let hot = Hot::new(1 << 20, 10_000, 1);
+        let hot = HotTier::new(1 << 20, 10_000, 1);
         assert!(hot.insert(key(1), raw(9000, 9)));
         assert!(!hot.insert(key(1), raw(10_000, 9)));
         assert!(hot.count() == 0);
         // the whole tier is smaller than the largest entry
-        let hot = Hot::new(10_000, 1 << 20, 8);
+        let hot = HotTier::new(10_000, 1 << 20, 8);
         assert!(!hot.insert(key(1), raw(9500, 9)));
         assert!(hot.insert(key(1), raw(5000, 9)));
-        assert!(!Hot::new(0, 0, 1).insert(key(1), raw(0, 9)));
+        assert!(!HotTier::new(0, 0, 1).insert(key(1), raw(0, 9)));
     }
 
     #[test]
     fn frequently_requested_entries_survive_a_scan() {
-        let hot = Hot::new(1 << 20, 1 << 16, 1);
+        let hot = HotTier::new(1 << 20, 1 << 16, 1);
         for n in 0..20 {
             hot.insert(key(n), raw(1000, 9));
             hot.get(&key(n), 0);
@@ -429,7 +434,7 @@ mod tests {
 
     #[test]
     fn cached_identity_bytes_are_added_to_the_weight() {
-        let hot = Hot::new(1 << 20, 300_000, 1);
+        let hot = HotTier::new(1 << 20, 300_000, 1);
         let entry = compressed(200_000);
         let light = entry.weight();
         hot.insert(key(1), Arc::clone(&entry));
@@ -441,9 +446,9 @@ mod tests {
         assert_eq!(entry.inflates(), 0);
         assert_eq!(entry.weight(), light + 200_000);
         let before = hot.bytes();
-        hot.reweigh(&key(1), &entry);
+        hot.update_weight(&key(1), &entry);
         assert_eq!(hot.bytes(), before + 200_000);
-        hot.reweigh(&key(1), &entry);
+        hot.update_weight(&key(1), &entry);
         assert_eq!(hot.bytes(), before + 200_000);
         // a lookup updates the weight too
         let other = compressed(200_000);
@@ -458,7 +463,7 @@ mod tests {
     #[test]
     fn growing_entries_evict_others_within_the_capacity() {
         let capacity = 1 << 20;
-        let hot = Hot::new(capacity, 200_000, 1);
+        let hot = HotTier::new(capacity, 200_000, 1);
         let entries: Vec<_> = (0..100).map(|_| compressed(100_000)).collect();
         for (n, entry) in entries.iter().enumerate() {
             hot.insert(key(n as u64), Arc::clone(entry));
@@ -467,7 +472,7 @@ mod tests {
         for (n, entry) in entries.iter().enumerate() {
             entry.identity(b"").unwrap();
             entry.identity(b"").unwrap();
-            hot.reweigh(&key(n as u64), entry);
+            hot.update_weight(&key(n as u64), entry);
             assert!(hot.bytes() <= capacity, "{} bytes", hot.bytes());
         }
         assert!(hot.count() < 100);
@@ -475,13 +480,13 @@ mod tests {
 
     #[test]
     fn entry_too_large_in_both_codings_keeps_one() {
-        let hot = Hot::new(1 << 20, 100_000, 1);
+        let hot = HotTier::new(1 << 20, 100_000, 1);
         let entry = compressed(200_000);
         let light = entry.weight();
         hot.insert(key(1), Arc::clone(&entry));
         for _ in 0..5 {
             assert_eq!(entry.identity(b"").unwrap().length(), 200_000);
-            hot.reweigh(&key(1), &entry);
+            hot.update_weight(&key(1), &entry);
         }
         assert!(hot.get(&key(1), 0).is_some());
         assert_eq!((hot.bytes(), entry.weight()), (light, light));
@@ -490,21 +495,21 @@ mod tests {
 
     #[test]
     fn replaced_entry_is_not_reweighed() {
-        let hot = Hot::new(1 << 20, 300_000, 1);
+        let hot = HotTier::new(1 << 20, 300_000, 1);
         let (old, new) = (compressed(200_000), raw(100, 9));
         hot.insert(key(1), Arc::clone(&old));
         hot.insert(key(1), Arc::clone(&new));
         old.identity(b"").unwrap();
         old.identity(b"").unwrap();
-        hot.reweigh(&key(1), &old);
-        hot.reweigh(&key(2), &old);
+        hot.update_weight(&key(1), &old);
+        hot.update_weight(&key(2), &old);
         assert!(Arc::ptr_eq(&hot.get(&key(1), 0).unwrap(), &new));
         assert_eq!((hot.count(), hot.bytes()), (1, new.weight()));
     }
 
     #[test]
     fn body_stays_readable_after_its_entry_is_removed() {
-        let hot = Hot::new(1 << 20, 300_000, 1);
+        let hot = HotTier::new(1 << 20, 300_000, 1);
         hot.insert(key(1), compressed(200_000));
         let bodies = {
             let entry = hot.get(&key(1), 0).unwrap();
@@ -521,7 +526,7 @@ mod tests {
     #[test]
     fn capacity_is_never_exceeded_by_concurrent_threads() {
         let capacity = 1 << 22;
-        let hot = Hot::new(capacity, 1 << 18, 4);
+        let hot = HotTier::new(capacity, 1 << 18, 4);
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let hot = &hot;
@@ -531,7 +536,7 @@ mod tests {
                         match hot.get(&key, n % 10) {
                             Some(entry) => {
                                 entry.identity(b"").unwrap();
-                                hot.reweigh(&key, &entry);
+                                hot.update_weight(&key, &entry);
                             }
                             None if n % 3 == 0 => {
                                 hot.insert(key, compressed(50_000));

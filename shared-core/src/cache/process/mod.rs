@@ -1,47 +1,47 @@
 //! State that the exchanges of a process share.
 //!
 //! [`hot`] stores entries within a number of bytes, [`flights`] coalesces requests, [`wake`]
-//! resumes waiting requests, and [`ownership`] is the interface to the owner. These tables have a
-//! fixed size: [`varying`] has the headers on which responses depend, [`memo`] the keys of calls
-//! that were hits, [`repeated`] the results that need a confirmation, [`changes`] the invalidations
-//! by requests, and [`unkept`] the keys whose responses were not stored. [`upstream_errors`] are
-//! counted by kind, and [`identities`] identify the chains.
+//! resumes waiting requests, and [`owner_client`] is the interface to the owner. These tables have a
+//! fixed size: [`vary_table`] has the headers on which responses depend, [`key_cache`] the keys of calls
+//! that were hits, [`confirmations`] the results that need a confirmation, [`invalidations`] the invalidations
+//! by requests, and [`negative_cache`] the keys whose responses were not stored. [`upstream_errors`] are
+//! counted by kind, and [`chain_identities`] identify the chains.
 
 pub mod block_sizes;
-pub mod changes;
+pub mod chain_identities;
+pub mod confirmations;
 pub mod flights;
 pub mod hot;
-pub mod identities;
-pub mod memo;
-mod own;
-pub mod ownership;
-pub mod repeated;
+pub mod invalidations;
+pub mod key_cache;
+pub mod negative_cache;
+pub mod owner_client;
+mod per_loop;
 pub mod reported;
-pub mod unkept;
 pub mod unreadable;
 pub mod upstream_errors;
-pub mod varying;
-pub mod verified;
+pub mod vary_table;
+pub mod verification;
 pub mod wake;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use self::block_sizes::BlockSizes;
-use self::changes::Changes;
-use self::flights::{Flights, Outcome, Token};
-use self::hot::Hot;
-use self::identities::Identities;
-use self::memo::Memo;
-use self::ownership::{Landing, Owner};
-use self::repeated::Repeated;
+use self::chain_identities::ChainIdentities;
+use self::confirmations::Confirmations;
+use self::flights::{FlightOutcome, Flights, Leadership};
+use self::hot::HotTier;
+use self::invalidations::Invalidations;
+use self::key_cache::KeyCache;
+use self::owner_client::{OwnerClient, PendingPublish};
 use self::reported::Reported;
 use self::unreadable::Unreadable;
 use self::upstream_errors::UpstreamErrors;
-use self::varying::Varying;
-use self::verified::Verified;
+use self::vary_table::VaryTable;
+use self::verification::Verifications;
 use self::wake::{EventLoop, Waiter, Wake, Wakers};
-use super::resource::other_form;
+use super::resource::other_format_key;
 use super::Key;
 use crate::memory::Budget;
 
@@ -69,28 +69,28 @@ impl From<Budget> for Process {
 /// Entries of the process, the facts that are known of them, and the requests that wait for them.
 #[derive(Debug, Default)]
 pub struct Shared {
-    hot: OnceLock<Hot>,
-    owner: OnceLock<Arc<dyn Owner>>,
+    hot: OnceLock<HotTier>,
+    owner: OnceLock<Arc<dyn OwnerClient>>,
     /// Coalesced requests.
     pub flights: Flights,
     /// Headers on which responses depend.
-    pub varying: Varying,
+    pub varying: VaryTable,
     /// Invalidations by requests.
-    pub changes: Changes,
+    pub changes: Invalidations,
     /// Keys of calls that were hits.
-    pub memo: Memo,
+    pub memo: KeyCache,
     /// Results that are cached after a confirmation only.
-    pub repeated: Repeated,
+    pub repeated: Confirmations,
     /// Keys for which no request waits.
-    pub unkept: unkept::Keys,
+    pub unkept: negative_cache::NegativeCache,
     /// Keys of entries that were stored and failed the strict check.
     pub unreadable: Unreadable,
     /// Results of hit verification.
-    pub verified: Verified,
+    pub verified: Verifications,
     /// Numbers of transactions of the blocks that were seen.
     pub block_sizes: BlockSizes,
     /// Properties of chains that responses have shown.
-    pub identities: Identities,
+    pub identities: ChainIdentities,
     /// Namespaces that receive requests of an API whose chain they do not follow.
     pub other_api: Reported,
     /// Failed upstream requests and JSON-RPC errors.
@@ -102,7 +102,7 @@ pub struct Shared {
 
 impl Shared {
     /// Counts an entry of the owner that can't be sent as a response.
-    pub fn saw_invalid(&self) {
+    pub fn count_invalid_entry(&self) {
         self.invalid.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -120,119 +120,119 @@ impl Shared {
     /// calls it after the fork. Only the first call has an effect.
     pub fn start(&self, bytes: u64, max_entry: u64, event_loops: usize) {
         self.hot
-            .get_or_init(|| Hot::new(bytes, max_entry, event_loops));
-        self.spread(event_loops);
+            .get_or_init(|| HotTier::new(bytes, max_entry, event_loops));
+        self.set_event_loops(event_loops);
     }
 
     /// Gives each event loop, which runs on a thread of its own, its own copy of the tables that
     /// nearly all requests read and few change. Only the first call has an effect.
-    pub fn spread(&self, event_loops: usize) {
-        self.memo.spread(event_loops);
-        self.varying.spread(event_loops);
+    pub fn set_event_loops(&self, event_loops: usize) {
+        self.memo.set_event_loops(event_loops);
+        self.varying.set_event_loops(event_loops);
     }
 
     /// Returns the hot tier, once it is started. A host without memory of its own has none, and
     /// sends the owner's entries without storing them.
-    pub fn hot(&self) -> Option<&Hot> {
+    pub fn hot(&self) -> Option<&HotTier> {
         self.hot.get()
     }
 
     /// Whether responses are stored anywhere: here, or by an owner.
-    pub fn keeps(&self) -> bool {
+    pub fn has_storage(&self) -> bool {
         self.hot().is_some() || self.owner().is_some()
     }
 
     /// Connects the process to an owner. Only the first call has an effect.
-    pub fn join(&self, owner: Arc<dyn Owner>) {
+    pub fn join(&self, owner: Arc<dyn OwnerClient>) {
         // a second call does not replace the owner
         let _ = self.owner.set(owner);
     }
 
     /// Returns the owner, if there is one.
-    pub fn owner(&self) -> Option<&dyn Owner> {
+    pub fn owner(&self) -> Option<&dyn OwnerClient> {
         self.owner.get().map(|owner| &**owner)
     }
 
     /// Whether entries in memory may be sent at `monotonic`, in milliseconds of `CLOCK_MONOTONIC`.
     /// They may not while a purge may be in effect in other processes already.
-    pub fn may_send(&self, monotonic: u64) -> bool {
+    pub fn may_send_from_memory(&self, monotonic: u64) -> bool {
         self.owner().is_none_or(|owner| owner.may_send(monotonic))
     }
 
     /// Whether a request may follow a flight of this process.
-    pub fn may_wait(&self) -> bool {
-        self.owner().is_none_or(Owner::may_wait)
+    pub fn may_follow(&self) -> bool {
+        self.owner().is_none_or(OwnerClient::may_wait)
     }
 
     /// Whether a fetched response may be sent to all followers at `monotonic`, see
-    /// [`may_send`](Self::may_send).
-    pub fn may_share(&self, monotonic: u64) -> bool {
+    /// [`may_send_from_memory`](Self::may_send_from_memory).
+    pub fn may_share_response(&self, monotonic: u64) -> bool {
         self.owner().is_none_or(|owner| owner.may_share(monotonic))
     }
 
     /// Generation of the last purge that is in effect here.
     pub fn generation(&self) -> u64 {
-        self.owner().map_or(0, Owner::generation)
+        self.owner().map_or(0, OwnerClient::generation)
     }
 
     /// Whether a shared response may be sent to a follower that began to wait under this purge
     /// generation.
-    pub fn holds_since(&self, generation: u64) -> bool {
+    pub fn is_valid_since(&self, generation: u64) -> bool {
         self.owner()
             .is_none_or(|owner| owner.holds_since(generation))
     }
 
     /// Ends a flight with [`Flights::finish`], and wakes its followers.
-    pub fn finish(&self, token: Token, outcome: Outcome) {
+    pub fn finish(&self, token: Leadership, outcome: FlightOutcome) {
         self.wake(self.flights.finish(token, outcome));
         self.give_back();
     }
 
     /// Sends a fetched response to the followers of its flight, as soon as it is known to be valid.
-    pub fn land(&self, landing: Landing) {
+    pub fn publish_to_followers(&self, landing: PendingPublish) {
         let (token, outcome) = match self.owner() {
-            Some(owner) => match owner.lands(landing) {
+            Some(owner) => match owner.publish(landing) {
                 Ok(()) => return,
                 Err(now) => now,
             },
-            None => (landing.token, Outcome::Answer(landing.entry)),
+            None => (landing.token, FlightOutcome::Answer(landing.entry)),
         };
         self.finish(token, outcome);
     }
 
-    /// Hands a flight over with [`Flights::hand_on`], and wakes the next leader.
-    pub fn hand_on(&self, token: Token) {
-        self.wake(self.flights.hand_on(token));
+    /// Hands a flight over with [`Flights::hand_over`], and wakes the next leader.
+    pub fn hand_over(&self, token: Leadership) {
+        self.wake(self.flights.hand_over(token));
         self.give_back();
     }
 
-    /// Removes a follower with [`Flights::leave`], and wakes the next leader.
+    /// Removes a follower with [`Flights::remove_follower`], and wakes the next leader.
     pub fn leave(&self, key: &Key, waiter: Waiter) {
-        self.wake(self.flights.leave(key, waiter));
+        self.wake(self.flights.remove_follower(key, waiter));
         self.give_back();
     }
 
     /// Wakes released batches, and returns the leases of flights that ended without a response.
     fn give_back(&self) {
-        self.wake(self.flights.released());
+        self.wake(self.flights.take_released_batches());
         if let Some(owner) = self.owner() {
-            for key in self.flights.over() {
-                owner.give_back(key);
+            for key in self.flights.take_ended_leases() {
+                owner.release_lease(key);
             }
         }
     }
 
     /// Removes purged entries: both formats of `key`, or all entries if there is no key.
-    pub fn drop_from_memory(&self, key: Option<Key>) {
+    pub fn purge_memory(&self, key: Option<Key>) {
         match (self.hot(), key) {
             (Some(hot), Some(key)) => {
-                for key in [key, other_form(&key)] {
+                for key in [key, other_format_key(&key)] {
                     drop(hot.remove(&key));
                 }
             }
             // entries in memory have no purge scope; valid ones return from the owner. They are not
             // searched or freed here, as the event loop has other requests to serve
-            (Some(hot), None) => hot.outdate(),
+            (Some(hot), None) => hot.invalidate_all(),
             (None, _) => {}
         }
     }

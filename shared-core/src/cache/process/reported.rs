@@ -7,7 +7,7 @@ use crate::cache::Namespace;
 use crate::lock::locked;
 
 /// Maximum number of log lines per process, as clients may invent names of namespaces.
-const MOST: usize = 256;
+const MAX_NAMESPACES: usize = 256;
 
 /// The namespaces that this process has reported.
 #[derive(Debug, Default)]
@@ -17,19 +17,19 @@ impl Reported {
     /// Whether the namespace has to be reported now; each is reported once.
     pub fn is_due(&self, namespace: &Namespace) -> bool {
         let mut reported = locked(&self.0);
-        reported.len() < MOST && reported.insert(*namespace)
+        reported.len() < MAX_NAMESPACES && reported.insert(*namespace)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Reported, MOST};
+    use super::{Reported, MAX_NAMESPACES};
 
     #[test]
     fn namespaces_are_reported_once_up_to_a_limit() {
         let reported = Reported::default();
         assert!(reported.is_due(&[1; 16]) && !reported.is_due(&[1; 16]));
-        for number in 0..MOST as u64 {
+        for number in 0..MAX_NAMESPACES as u64 {
             let mut namespace = [0; 16];
             namespace[..8].copy_from_slice(&number.to_le_bytes());
             reported.is_due(&namespace);

@@ -3,19 +3,19 @@
 //! The node's next response for such a key is checked strictly before it is stored, as it may be
 //! the same.
 
-use super::unkept::{Keys, Unkept};
+use super::negative_cache::{NegativeCache, Uncacheable};
 use crate::cache::Key;
 
 /// Time for which keys are remembered, in milliseconds.
-const FOR: u32 = 600_000;
+const DURATION: u32 = 600_000;
 
 /// The remembered keys. Any number of threads may use them.
 #[derive(Debug)]
-pub struct Unreadable(Keys);
+pub struct Unreadable(NegativeCache);
 
 impl Default for Unreadable {
     fn default() -> Self {
-        Self(Keys::lasting(FOR))
+        Self(NegativeCache::with_duration(DURATION))
     }
 }
 
@@ -23,8 +23,8 @@ impl Unreadable {
     /// Remembers that the entry of `key` failed the strict check at `now`, in milliseconds of the
     /// lookups' clock.
     pub fn remember(&self, key: &Key, now: u64) {
-        self.0.saw(now);
-        self.0.remember(key, Unkept::One);
+        self.0.advance_clock(now);
+        self.0.remember(key, Uncacheable::RequesterOnly);
     }
 
     /// Whether the entry of `key` failed the strict check some time ago.
@@ -35,14 +35,14 @@ impl Unreadable {
 
 #[cfg(test)]
 mod tests {
-    use super::{Unreadable, FOR};
+    use super::{Unreadable, DURATION};
 
     #[test]
     fn key_is_forgotten_after_some_time() {
         let unreadable = Unreadable::default();
         let now = 5_000;
         unreadable.remember(&[1; 32], now);
-        let last = now + u64::from(FOR);
+        let last = now + u64::from(DURATION);
         assert!(unreadable.contains(&[1; 32], now) && unreadable.contains(&[1; 32], last - 1));
         assert!(!unreadable.contains(&[1; 32], last) && !unreadable.contains(&[2; 32], now));
     }

@@ -3,11 +3,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::cache::freshness::has_reverted;
-use crate::cache::stale::Failure;
+use crate::cache::freshness::is_revert;
+use crate::cache::use_stale::UpstreamFailure;
 use crate::jsonrpc::response::member;
 
-named! {
+named_enum! {
     /// Kind of an upstream error.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     UpstreamError
@@ -40,20 +40,20 @@ pub const KINDS: usize = UpstreamError::ALL.len();
 
 impl UpstreamError {
     /// Returns the kind of a failure, or `None` for a status below 500.
-    pub fn of_failure(failure: Failure) -> Option<Self> {
+    pub fn from_failure(failure: UpstreamFailure) -> Option<Self> {
         match failure {
-            Failure::Connect => Some(Self::Connect),
-            Failure::Error => Some(Self::Reset),
-            Failure::Timeout => Some(Self::Timeout),
-            Failure::InvalidHeader => Some(Self::InvalidHeader),
-            Failure::Status(500..) => Some(Self::Status),
-            Failure::Status(_) | Failure::Local => None,
+            UpstreamFailure::Connect => Some(Self::Connect),
+            UpstreamFailure::Error => Some(Self::Reset),
+            UpstreamFailure::Timeout => Some(Self::Timeout),
+            UpstreamFailure::InvalidHeader => Some(Self::InvalidHeader),
+            UpstreamFailure::Status(500..) => Some(Self::Status),
+            UpstreamFailure::Status(_) | UpstreamFailure::Local => None,
         }
     }
 
     /// Returns the kind of a JSON-RPC error object.
-    pub fn of_rpc(error: &[u8]) -> Self {
-        if has_reverted(error) {
+    pub fn from_rpc_error(error: &[u8]) -> Self {
+        if is_revert(error) {
             return Self::RpcRevert;
         }
         let code = member(error, "code").and_then(|code| std::str::from_utf8(code).ok());
@@ -121,7 +121,7 @@ mod tests {
             (r#"{"code":"-32601"}"#, UpstreamError::RpcOther),
             ("{}", UpstreamError::RpcOther),
         ] {
-            let kind = UpstreamError::of_rpc(error.as_bytes());
+            let kind = UpstreamError::from_rpc_error(error.as_bytes());
             assert_eq!(kind, expected, "{error}");
         }
     }

@@ -18,7 +18,7 @@ pub trait Wake: fmt::Debug + Send + Sync {
     fn wake(&self, id: usize);
 
     /// Cancels the wakeup of a waiter that no longer waits.
-    fn forget(&self, id: usize);
+    fn cancel(&self, id: usize);
 }
 
 /// An event loop of the process, by its number; the default is the first.
@@ -47,7 +47,7 @@ pub struct Waiter {
 
 impl Waiter {
     /// The waiter of a request that waits for no reply.
-    pub const NOBODY: Self = Self {
+    pub const NONE: Self = Self {
         event_loop: EventLoop(usize::MAX),
         id: usize::MAX,
     };
@@ -79,11 +79,11 @@ impl Wakers {
         }
     }
 
-    /// Cancels the wakeup of a waiter, see [`Wake::forget`].
+    /// Cancels the wakeup of a waiter, see [`Wake::cancel`].
     pub fn forget(&self, Waiter { event_loop, id }: Waiter) {
         let wakers = read(&self.0);
         if let Some(waker) = wakers.get(event_loop.0) {
-            waker.forget(id);
+            waker.cancel(id);
         }
     }
 }
@@ -109,7 +109,7 @@ impl Wake for Queue {
         }
     }
 
-    fn forget(&self, id: usize) {
+    fn cancel(&self, id: usize) {
         locked(&self.0).retain(|woken| *woken != id);
     }
 }

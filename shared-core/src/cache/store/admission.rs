@@ -9,7 +9,7 @@ use crate::cache::Key;
 
 /// A filter of recently requested keys.
 #[derive(Clone, Debug)]
-pub struct Admission {
+pub struct AdmissionFilter {
     younger: Box<[u64]>,
     elder: Box<[u64]>,
     /// Number of keys in the younger filter.
@@ -24,7 +24,7 @@ pub struct Admission {
 const BITS: usize = 10;
 const PROBES: usize = 7;
 
-impl Admission {
+impl AdmissionFilter {
     /// Creates a filter that remembers at least the last `keys` keys (rounded up so that a filter
     /// is a power of two) unless they are older than `max_age` milliseconds, in 2.5 to 5 bytes per
     /// key. `now` is in milliseconds of the caller's clock.
@@ -48,7 +48,7 @@ impl Admission {
     pub fn admit(&mut self, key: &Key, now: u64) -> bool {
         // if the clock was set back, the filter is not old
         if self.noted >= self.keys || now.saturating_sub(self.since) > self.max_age {
-            self.turn(now);
+            self.rotate(now);
         }
         let noted = contains(&self.younger, key);
         if !noted {
@@ -60,7 +60,7 @@ impl Admission {
         noted || contains(&self.elder, key)
     }
 
-    fn turn(&mut self, now: u64) {
+    fn rotate(&mut self, now: u64) {
         std::mem::swap(&mut self.younger, &mut self.elder);
         self.younger.fill(0);
         if now.saturating_sub(self.since) > self.max_age.saturating_mul(2) {
@@ -97,7 +97,7 @@ fn places(filter: &[u64], key: &Key) -> impl Iterator<Item = (usize, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::Admission;
+    use super::AdmissionFilter;
     use crate::cache::Key;
 
     fn key(n: u64) -> Key {
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn key_is_admitted_on_its_second_request() {
-        let mut admission = Admission::new(1000, 1000, 0);
+        let mut admission = AdmissionFilter::new(1000, 1000, 0);
         assert!(!admission.admit(&key(1), 0));
         assert!(admission.admit(&key(1), 0));
         assert!(admission.admit(&key(1), 1000));
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn last_keys_are_remembered_with_few_false_positives() {
-        let mut admission = Admission::new(10_000, u64::MAX, 0);
+        let mut admission = AdmissionFilter::new(10_000, u64::MAX, 0);
         let memory = admission.memory();
         for round in 0..5u64 {
             let mut mistaken = 0;
@@ -133,22 +133,22 @@ mod tests {
 
     #[test]
     fn keys_older_than_the_maximum_age_are_forgotten() {
-        let mut admission = Admission::new(1000, 1000, 0);
+        let mut admission = AdmissionFilter::new(1000, 1000, 0);
         admission.admit(&key(1), 0);
         // a key is remembered for twice the maximum age at most
         assert!(admission.admit(&key(1), 1001));
-        let mut admission = Admission::new(1000, 1000, 0);
+        let mut admission = AdmissionFilter::new(1000, 1000, 0);
         admission.admit(&key(1), 0);
         admission.admit(&key(2), 1001);
         assert!(!admission.admit(&key(1), 2002));
-        let mut admission = Admission::new(1000, 1000, 0);
+        let mut admission = AdmissionFilter::new(1000, 1000, 0);
         admission.admit(&key(1), 0);
         assert!(!admission.admit(&key(1), 5000));
     }
 
     #[test]
     fn filter_without_size_works_when_the_clock_is_set_back() {
-        let mut admission = Admission::new(0, 1000, 5000);
+        let mut admission = AdmissionFilter::new(0, 1000, 5000);
         assert!(!admission.admit(&key(1), 5000));
         assert!(admission.admit(&key(1), 0));
     }

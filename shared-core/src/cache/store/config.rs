@@ -8,14 +8,14 @@ use super::rocks::Family;
 
 /// The configuration of a store.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct StoreConfig {
     /// Directory of the store, which is created if necessary and must contain nothing else.
     pub path: PathBuf,
     /// Maximum number of bytes on disk, including memtables that are being written. At least
     /// [`MIN_SIZE`].
     pub max_size: u64,
     /// Bytes of entries at which a flush begins. Entries since the last flush are in memtables, up
-    /// to [`Config::memory`] bytes, and are written by a clean stop.
+    /// to [`StoreConfig::memory`] bytes, and are written by a clean stop.
     pub write_buffer: u64,
     /// Bytes of SST blocks that RocksDB caches, apart from indexes. The page cache of the system
     /// does most of the caching.
@@ -34,18 +34,18 @@ pub(super) const CONTROL: usize = 0;
 /// A column family of entries. Entries with similar lifetimes share SST files, so that short-lived
 /// entries do not evict the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tables {
+pub(super) enum EntryFamily {
     /// Entries that are valid as long as the chain is.
     Immutable,
     /// Entries with a lifetime, such as HTTP resources.
     Aging,
 }
 
-impl Tables {
+impl EntryFamily {
     pub(super) const ALL: [Self; 2] = [Self::Immutable, Self::Aging];
 
     /// Returns the family of a class.
-    pub(super) fn of(class: Class) -> Self {
+    pub(super) fn for_class(class: Class) -> Self {
         match class {
             Class::Immutable => Self::Immutable,
             _ => Self::Aging,
@@ -58,16 +58,16 @@ impl Tables {
     }
 }
 
-/// The limits that RocksDB has for the families of [`Tables::ALL`].
+/// The limits that RocksDB has for the families of [`EntryFamily::ALL`].
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Room {
+pub(super) struct FamilyLimits {
     /// Maximum bytes of SST files; 0 before it was set.
     pub(super) sizes: [u64; 2],
     /// Whether SST files are compacted.
     pub(super) joins: bool,
 }
 
-impl Config {
+impl StoreConfig {
     /// Returns the default configuration of a store of `max_size` bytes.
     pub fn new(path: impl Into<PathBuf>, max_size: u64) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Config {
     }
 
     /// Maximum number of bytes that are written between two flushes. A flush begins at
-    /// [`Config::write_buffer`], or as soon as the flush in progress has ended. At twice as many
+    /// [`StoreConfig::write_buffer`], or as soon as the flush in progress has ended. At twice as many
     /// bytes writes are refused, except an entry, of any length, that begins below.
     pub(super) fn memtable(&self) -> u64 {
         2 * self.write_buffer + self.max_entry()
@@ -102,7 +102,7 @@ impl Config {
     /// file, and each is an open file, so that a store should have some hundred of them, regardless
     /// of its size: eight neighbours of similar size are compacted unless the result would be
     /// longer than this (docs/decisions/014).
-    pub fn joined(&self) -> u64 {
+    pub fn max_compacted_file(&self) -> u64 {
         self.max_size / 40
     }
 
@@ -110,23 +110,23 @@ impl Config {
     /// may wait for it; a compacted file is written before its inputs are dropped, and nothing is
     /// dropped meanwhile.
     fn entries(&self) -> u64 {
-        let reserve = 8 * self.write_buffer + 2 * self.joined();
+        let reserve = 8 * self.write_buffer + 2 * self.max_compacted_file();
         self.max_size.saturating_sub(reserve).max(self.max_size / 2)
     }
 
     /// Guaranteed bytes of a family, which the other one can't take.
-    fn share(&self, tables: Tables) -> u64 {
+    fn share(&self, tables: EntryFamily) -> u64 {
         match tables {
-            Tables::Immutable => self.entries() / 4 * 3,
-            Tables::Aging => self.entries() / 4,
+            EntryFamily::Immutable => self.entries() / 4 * 3,
+            EntryFamily::Aging => self.entries() / 4,
         }
     }
 
-    /// Returns the bytes that each of [`Tables::ALL`] may keep if they use `used` bytes: the unused
+    /// Returns the bytes that each of [`EntryFamily::ALL`] may keep if they use `used` bytes: the unused
     /// part of one share belongs to the other family until the first one grows.
-    pub(super) fn share_out(&self, used: [u64; 2]) -> [u64; 2] {
+    pub(super) fn allocate(&self, used: [u64; 2]) -> [u64; 2] {
         let margin = 2 * self.write_buffer;
-        let [immutable, aging] = Tables::ALL.map(|tables| self.share(tables));
+        let [immutable, aging] = EntryFamily::ALL.map(|tables| self.share(tables));
         [
             self.entries() - aging.min(used[1] + margin),
             self.entries() - immutable.min(used[0] + margin),
@@ -140,7 +140,7 @@ impl Config {
             write_buffer: self.write_buffer,
             // with RocksDB's overhead
             memtable: 2 * self.memtable() + (8 << 20),
-            joined: self.joined(),
+            joined: self.max_compacted_file(),
         };
         [
             family("default", 0),
@@ -153,21 +153,21 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
-    use super::Config;
+    use super::StoreConfig;
 
     #[test]
     fn unused_share_of_a_family_belongs_to_the_other() {
-        let config = Config::new("/", 1 << 30);
+        let config = StoreConfig::new("/", 1 << 30);
         let (all, margin) = (config.entries(), 2 * config.write_buffer);
         assert!(all > (1 << 30) / 5 * 4);
-        assert_eq!(config.share_out([0, 0]), [all - margin, all - margin]);
+        assert_eq!(config.allocate([0, 0]), [all - margin, all - margin]);
         let (immutable, aging) = (all - all / 4, all - all / 4 * 3);
-        assert_eq!(config.share_out([all, 0]), [all - margin, aging]);
-        assert_eq!(config.share_out([0, all]), [immutable, all - margin]);
-        assert_eq!(config.share_out([all, all]), [immutable, aging]);
+        assert_eq!(config.allocate([all, 0]), [all - margin, aging]);
+        assert_eq!(config.allocate([0, all]), [immutable, all - margin]);
+        assert_eq!(config.allocate([all, all]), [immutable, aging]);
         // one family is full, and the other one grows
         for used in (0..all / 4).step_by(1 << 20) {
-            let [immutable, _] = config.share_out([all, used]);
+            let [immutable, _] = config.allocate([all, used]);
             assert!(immutable + used <= all, "{used}");
         }
     }

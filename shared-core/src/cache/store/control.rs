@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 
 use super::config::CONTROL;
 use super::marker::Marker;
-use super::purges::Purges;
-use super::rocks::{Failure, Rocks};
+use super::purges::PurgeRecords;
+use super::rocks::{Rocks, RocksError};
 
 const NAME: &[u8] = b"name";
 pub(super) const SERIAL: &[u8] = b"serial";
 const PURGE: &[u8] = b"purge/";
-const OWNERS: &[u8] = b"owner/";
+const OWNER: &[u8] = b"owner/";
 
 /// The state of durable writes, which are made one at a time.
 #[derive(Debug)]
-pub(super) struct Lasting {
+pub(super) struct DurableWriter {
     pub(super) marker: Marker,
     /// Rows to be written; `None` removes a row. Rows that could not be written wait for the next
     /// write.
@@ -23,16 +23,16 @@ pub(super) struct Lasting {
 }
 
 /// The content of the control family, without the owner's rows.
-pub(super) struct Control {
+pub(super) struct ControlRows {
     pub(super) name: Option<[u8; 16]>,
     pub(super) serial: u64,
     /// Recorded purges; `None` if a row is invalid.
-    pub(super) purges: Option<Purges>,
+    pub(super) purges: Option<PurgeRecords>,
 }
 
 /// Reads all rows, so that damage shows at once.
-pub(super) fn read(rocks: &Rocks) -> Result<Control, Failure> {
-    let mut control = Control {
+pub(super) fn read(rocks: &Rocks) -> Result<ControlRows, RocksError> {
+    let mut control = ControlRows {
         name: None,
         serial: 0,
         purges: None,
@@ -56,13 +56,13 @@ pub(super) fn read(rocks: &Rocks) -> Result<Control, Failure> {
         let rows = purges
             .iter()
             .map(|(row, generation)| (&row[..], *generation));
-        control.purges = Purges::load(rows);
+        control.purges = PurgeRecords::load(rows);
     }
     Ok(control)
 }
 
 /// Returns the rows of a new database.
-pub(super) fn first_rows(name: &[u8; 16], purges: &Purges) -> Vec<(Vec<u8>, Vec<u8>)> {
+pub(super) fn first_rows(name: &[u8; 16], purges: &PurgeRecords) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut rows = vec![
         (NAME.to_vec(), name.to_vec()),
         (SERIAL.to_vec(), 0u64.to_be_bytes().to_vec()),
@@ -82,11 +82,11 @@ pub(super) fn purge_row(row: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the row key of a value of the owner.
-pub(super) fn owners_row(key: &[u8]) -> Vec<u8> {
-    [OWNERS, key].concat()
+pub(super) fn owner_row(key: &[u8]) -> Vec<u8> {
+    [OWNER, key].concat()
 }
 
 /// Returns the owner's key of a row.
-pub(super) fn owners_key(row: &[u8]) -> Option<&[u8]> {
-    row.strip_prefix(OWNERS)
+pub(super) fn owner_key(row: &[u8]) -> Option<&[u8]> {
+    row.strip_prefix(OWNER)
 }

@@ -7,17 +7,17 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-use super::config::{Config, Room, Tables};
-use super::control::Lasting;
+use super::config::{EntryFamily, FamilyLimits, StoreConfig};
+use super::control::DurableWriter;
 #[cfg(feature = "faults")]
 use super::marker;
-use super::open::{OpenError, Opening};
-use super::purges::Purges;
-use super::record::Header;
-use super::rocks::{Failure, Pinned, Rocks, Write};
-use super::storing::{Event, Reason, Storing};
+use super::open::{OpenError, OpenOutcome};
+use super::purges::PurgeRecords;
+use super::record::RecordHeader;
+use super::rocks::{PinnedValue, Rocks, RocksError, Write};
+use super::store_health::{StoreHealth, StoreHealthChange, WriteError};
 use super::{open, record};
-use crate::cache::entry::about::About;
+use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::Key;
 use crate::lock::{locked, read};
 
@@ -25,20 +25,20 @@ use crate::lock::{locked, read};
 #[derive(Debug)]
 pub struct Store {
     pub(super) rocks: Arc<Rocks>,
-    pub(super) config: Config,
-    pub(super) purges: RwLock<Purges>,
-    pub(super) lasting: Mutex<Lasting>,
-    pub(super) storing: Mutex<Storing>,
+    pub(super) config: StoreConfig,
+    pub(super) purges: RwLock<PurgeRecords>,
+    pub(super) lasting: Mutex<DurableWriter>,
+    pub(super) storing: Mutex<StoreHealth>,
     /// Whether there were writes since the last flush.
     pub(super) unflushed: AtomicBool,
     pub(super) flushing: Mutex<()>,
-    /// Sequence numbers below which the entries of [`Tables::ALL`] are old: they are removed with
+    /// Sequence numbers below which the entries of [`EntryFamily::ALL`] are old: they are removed with
     /// the next SST files (`old`), or have reached their age (`aged`).
     pub(super) old: [AtomicU64; 2],
     pub(super) aged: [AtomicU64; 2],
     /// Sequence number of the newest write before the last flush.
     pub(super) flushed: AtomicU64,
-    pub(super) room: Mutex<Room>,
+    pub(super) room: Mutex<FamilyLimits>,
     /// Bytes written since the last flush began.
     pub(super) in_memory: AtomicU64,
     pub(super) read_errors: AtomicU64,
@@ -52,12 +52,12 @@ pub enum StoreError {
     /// RocksDB can't write. [`Store::next_event`] reports it once, and the store recovers by
     /// itself.
     #[error("{0}")]
-    Off(Reason),
+    Off(WriteError),
     /// The memtables are full because a flush is in progress: a later write may succeed, and none
     /// waits.
     #[error("the disk is slower than what is to be stored")]
     Busy,
-    /// The entry is longer than [`Config::max_entry`], or its header is longer than 64 KiB.
+    /// The entry is longer than [`StoreConfig::max_entry`], or its header is longer than 64 KiB.
     #[error("too large an entry")]
     TooLarge,
     /// The entry was purged before it arrived.
@@ -71,25 +71,25 @@ pub enum StoreError {
 /// An entry that was found. It keeps the database open, and the directory locked, until it is
 /// dropped.
 #[derive(Debug)]
-pub struct Stored {
-    value: Pinned,
+pub struct StoredEntry {
+    value: PinnedValue,
     /// Header of the entry.
-    pub header: Header,
+    pub header: RecordHeader,
     sequence: u64,
     body: usize,
-    /// Whether the entry is in the oldest quarter of a full store, or old by [`Store::forget`]. It
+    /// Whether the entry is in the oldest quarter of a full store, or old by [`Store::drop_expired_files`]. It
     /// is removed soon unless it is stored again.
     pub is_old: bool,
 }
 
-impl Stored {
+impl StoredEntry {
     fn is_fresh(&self, now: u64) -> bool {
         self.header.expires_at > now
     }
 }
 
 /// Returns the newer entry; a key may have been stored in both families.
-fn newer(one: Option<Stored>, other: Option<Stored>) -> Option<Stored> {
+fn newer(one: Option<StoredEntry>, other: Option<StoredEntry>) -> Option<StoredEntry> {
     let (Some(first), Some(second)) = (&one, &other) else {
         return one.or(other);
     };
@@ -102,16 +102,16 @@ fn newer(one: Option<Stored>, other: Option<Stored>) -> Option<Stored> {
 
 /// The error of a read that needs the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waits;
+pub struct WouldBlock;
 
 /// The body, in RocksDB's memory.
-impl AsRef<[u8]> for Stored {
+impl AsRef<[u8]> for StoredEntry {
     fn as_ref(&self) -> &[u8] {
         self
     }
 }
 
-impl Deref for Stored {
+impl Deref for StoredEntry {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -122,13 +122,13 @@ impl Deref for Stored {
 impl Store {
     /// Opens the store in `config.path`, and creates one if there is none or the present one is
     /// damaged. `now` is in milliseconds since 1970.
-    pub fn open(config: &Config, now: u64) -> Result<(Self, Opening), OpenError> {
+    pub fn open(config: &StoreConfig, now: u64) -> Result<(Self, OpenOutcome), OpenError> {
         let opened = open::open(config, now)?;
         let store = Self {
             rocks: Arc::new(opened.rocks),
             config: config.clone(),
             purges: RwLock::new(opened.purges),
-            lasting: Mutex::new(Lasting {
+            lasting: Mutex::new(DurableWriter {
                 marker: opened.marker,
                 rows: BTreeMap::new(),
             }),
@@ -146,13 +146,13 @@ impl Store {
         };
         // all entries are in SST files
         store.note_flush(store.rocks.sequence());
-        store.look_over();
+        store.update_file_stats();
         Ok((store, opened.opening))
     }
 
     /// Stores `body` under `key`, and replaces the former entry. It can be read at once, and
     /// survives a crash from the next flush on.
-    pub fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), StoreError> {
+    pub fn put(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError> {
         if body.len() as u64 > self.config.max_entry() {
             return Err(StoreError::TooLarge);
         }
@@ -162,26 +162,26 @@ impl Store {
         let head = record::encode(key, header, self.rocks.sequence(), body.len());
         let head = head.ok_or(StoreError::TooLarge)?;
         let write = Write::Put {
-            family: Tables::of(header.about.class).family(),
+            family: EntryFamily::for_class(header.about.class).family(),
             key,
             value: [&head, body],
         };
         let length = (key.len() + head.len() + body.len()) as u64;
-        self.take(length)?;
+        self.reserve_memtable(length)?;
         let written = self.rocks.write(&[write], self.config.log_entries);
         if written.is_ok() {
             // after the write: an acknowledged entry is written by the next flush that finds this
             // set
             self.unflushed.store(true, Ordering::SeqCst);
         }
-        self.judge(written)?;
+        self.classify_write(written)?;
         self.flush_if_full();
         Ok(())
     }
 
     /// Returns the entry of `key` if it is fresh at `now` (milliseconds since 1970). An unreadable
     /// entry is a miss, and counted.
-    pub fn get(&self, key: &Key, now: u64) -> Option<Stored> {
+    pub fn get(&self, key: &Key, now: u64) -> Option<StoredEntry> {
         self.stale(key).filter(|stored| stored.is_fresh(now))
     }
 
@@ -189,13 +189,13 @@ impl Store {
     /// disk.
     ///
     /// # Errors
-    /// Returns [`Waits`] if [`get`](Self::get) has to read the disk.
-    pub fn get_ready(&self, key: &Key, now: u64) -> Result<Option<Stored>, Waits> {
-        let [one, other] = Tables::ALL.map(|tables| {
+    /// Returns [`WouldBlock`] if [`get`](Self::get) has to read the disk.
+    pub fn get_nonblocking(&self, key: &Key, now: u64) -> Result<Option<StoredEntry>, WouldBlock> {
+        let [one, other] = EntryFamily::ALL.map(|tables| {
             match self.rocks.get(tables.family(), key, true) {
                 // counted by the read that waits
-                Err(_) => Err(Waits),
-                Ok(value) => Ok(value.and_then(|value| self.found(key, tables, value))),
+                Err(_) => Err(WouldBlock),
+                Ok(value) => Ok(value.and_then(|value| self.decode(key, tables, value))),
             }
         });
         Ok(newer(one?, other?).filter(|stored| stored.is_fresh(now)))
@@ -203,16 +203,16 @@ impl Store {
 
     /// Whether `key` may have an entry. It reads memory only, and never waits for the disk; it
     /// answers most lookups of absent keys.
-    pub fn may_have(&self, key: &Key) -> bool {
-        let mut families = Tables::ALL.map(Tables::family).into_iter();
-        families.any(|family| self.rocks.may_have(family, key))
+    pub fn may_contain(&self, key: &Key) -> bool {
+        let mut families = EntryFamily::ALL.map(EntryFamily::family).into_iter();
+        families.any(|family| self.rocks.may_contain(family, key))
     }
 
     /// Returns the entry of `key`, fresh or stale, unless it was purged.
-    pub fn stale(&self, key: &Key) -> Option<Stored> {
+    pub fn stale(&self, key: &Key) -> Option<StoredEntry> {
         let [one, other] =
-            Tables::ALL.map(|tables| match self.rocks.get(tables.family(), key, false) {
-                Ok(value) => self.found(key, tables, value?),
+            EntryFamily::ALL.map(|tables| match self.rocks.get(tables.family(), key, false) {
+                Ok(value) => self.decode(key, tables, value?),
                 Err(_) => {
                     self.read_errors.fetch_add(1, Ordering::Relaxed);
                     None
@@ -222,7 +222,7 @@ impl Store {
     }
 
     /// Decodes an entry. Returns `None` if it was purged or is damaged.
-    fn found(&self, key: &Key, tables: Tables, value: Pinned) -> Option<Stored> {
+    fn decode(&self, key: &Key, tables: EntryFamily, value: PinnedValue) -> Option<StoredEntry> {
         let Some((header, sequence, body)) = record::decode(key, &value) else {
             self.read_errors.fetch_add(1, Ordering::Relaxed);
             return None;
@@ -233,7 +233,7 @@ impl Store {
         }
         let is_before =
             |old: &[AtomicU64; 2]| sequence < old[tables as usize].load(Ordering::Relaxed);
-        Some(Stored {
+        Some(StoredEntry {
             is_old: is_before(&self.old) || is_before(&self.aged),
             value,
             header,
@@ -243,11 +243,11 @@ impl Store {
     }
 
     /// Whether an entry was purged.
-    pub fn refuses(&self, key: &Key, about: &About) -> bool {
-        read(&self.purges).refuses(key, about)
+    pub fn refuses(&self, key: &Key, about: &StoreAttributes) -> bool {
+        read(&self.purges).is_purged(key, about)
     }
 
-    /// Returns the [`About::generation`] of a request that is sent to the node now.
+    /// Returns the [`StoreAttributes::generation`] of a request that is sent to the node now.
     pub fn generation(&self) -> u64 {
         read(&self.purges).generation()
     }
@@ -273,12 +273,12 @@ impl Store {
     }
 
     /// Returns the next event to be logged.
-    pub fn next_event(&self) -> Option<Event> {
+    pub fn next_event(&self) -> Option<StoreHealthChange> {
         locked(&self.storing).next_event()
     }
 
     /// Translates the result of a write, and updates the health of the store.
-    pub(super) fn judge(&self, written: Result<(), Failure>) -> Result<(), StoreError> {
+    pub(super) fn classify_write(&self, written: Result<(), RocksError>) -> Result<(), StoreError> {
         match written {
             Ok(()) => {
                 let mut storing = locked(&self.storing);
@@ -293,7 +293,7 @@ impl Store {
                 Err(StoreError::Busy)
             }
             Err(failure) => {
-                let reason = Reason::from(&failure);
+                let reason = WriteError::from(&failure);
                 locked(&self.storing).off = Some(reason.clone());
                 Err(StoreError::Off(reason))
             }

@@ -15,48 +15,48 @@
 //! ```
 //!
 //! SST files are removed in the order in which they were written, once their class exceeds its
-//! share of `max_size`. A hit reports whether its entry will be removed soon ([`Stored::is_old`]),
-//! and the entry may be stored again. [`Store::forget`] removes SST files by age.
+//! share of `max_size`. A hit reports whether its entry will be removed soon ([`StoredEntry::is_old`]),
+//! and the entry may be stored again. [`Store::drop_expired_files`] removes SST files by age.
 //!
 //! This is a library: it opens no socket, reads no clock, and starts no thread (RocksDB does, at
 //! [`Store::open`]). All methods may be called by any thread, and may wait for the disk;
 //! [`Store::put`] never waits for a flush. A process must not fork after opening. Nothing is
 //! flushed by time: the owner calls [`Store::flush`] periodically.
 //!
-//! | file        | concern                                              |
-//! |-------------|------------------------------------------------------|
-//! | `record`    | header of an entry                                   |
-//! | `entries`   | [`Store`]: reads and writes of entries               |
-//! | `flushing`  | flushes, and retries after a full disk               |
-//! | `purges`    | records of purges; needs no RocksDB                  |
-//! | `admission` | admission of entries; needs no RocksDB               |
-//! | `lasting`   | durable writes; with `control` and `marker`          |
-//! | `age`       | expiry of SST files                                  |
-//! | `storing`   | health of the store, and its events for the log      |
-//! | `open`      | locks, damage, setting aside                         |
-//! | `config`    | shares of `max_size`                                 |
-//! | `rocks`     | RocksDB (`rocks.cc`)                                 |
+//! | file           | concern                                         |
+//! |----------------|-------------------------------------------------|
+//! | `record`       | header of an entry                              |
+//! | `entries`      | [`Store`]: reads and writes of entries          |
+//! | `flush`        | flushes, and retries after a full disk          |
+//! | `purges`       | records of purges; needs no RocksDB             |
+//! | `admission`    | admission of entries; needs no RocksDB          |
+//! | `durable`      | durable writes; with `control` and `marker`     |
+//! | `expiry`       | expiry of SST files                             |
+//! | `store_health` | health of the store, and its events for the log |
+//! | `open`         | locks, damage, setting aside                    |
+//! | `config`       | shares of `max_size`                            |
+//! | `rocks`        | RocksDB (`rocks.cc`)                            |
 
 mod admission;
-mod age;
 mod config;
 mod control;
+mod durable;
 mod entries;
-mod flushing;
-mod lasting;
+mod expiry;
+mod flush;
 mod marker;
 mod open;
 mod purges;
 mod record;
 pub mod rocks;
 mod status;
-mod storing;
+mod store_health;
 
-pub use admission::Admission;
-pub use config::{Config, MIN_SIZE};
-pub use entries::{Store, StoreError, Stored, Waits};
-pub use open::{Damage, OpenError, Opening};
-pub use purges::{Change, Purges, MAX_RANGES, MAX_RECORDS};
-pub use record::Header;
-pub use status::Status;
-pub use storing::{Event, Reason};
+pub use admission::AdmissionFilter;
+pub use config::{StoreConfig, MIN_SIZE};
+pub use entries::{Store, StoreError, StoredEntry, WouldBlock};
+pub use open::{Damage, OpenError, OpenOutcome};
+pub use purges::{PurgeRecords, PurgeRow, MAX_RANGES, MAX_RECORDS};
+pub use record::RecordHeader;
+pub use status::StoreStatus;
+pub use store_health::{StoreHealthChange, WriteError};

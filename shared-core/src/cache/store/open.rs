@@ -21,11 +21,11 @@ use rustix::fs::{fcntl_lock, FlockOperation};
 
 use crate::faults::{die_if, Fault};
 
-use super::config::{Config, CONTROL, MIN_SIZE};
+use super::config::{StoreConfig, CONTROL, MIN_SIZE};
 use super::control;
 use super::marker::{sync_folder, Marker, MarkerError, FILE, PRIVATE};
-use super::purges::Purges;
-use super::rocks::{Failure, Rocks, Write};
+use super::purges::PurgeRecords;
+use super::rocks::{Rocks, RocksError, Write};
 
 pub(super) const DATABASE: &str = "db";
 const OPENING: &str = "opening";
@@ -39,7 +39,7 @@ const MAX_BROKEN: usize = 2;
 
 /// The outcome of opening a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Opening {
+pub enum OpenOutcome {
     /// There was no store, and a new one was created.
     Fresh,
     /// The store was reopened with its content.
@@ -81,7 +81,7 @@ pub enum Damage {
     },
     /// The process ended repeatedly while it opened the database.
     #[error("opening it ended the process several times")]
-    EndsTheProcess,
+    CrashedOpening,
     /// RocksDB can't read the database; with its message.
     #[error("{0}")]
     Unreadable(String),
@@ -131,31 +131,31 @@ pub enum OpenError {
     },
     /// RocksDB could not create a database.
     #[error("{0}")]
-    Database(Failure),
+    Database(RocksError),
 }
 
 /// An open database, with the content that was read from it.
-pub(super) struct Opened {
+pub(super) struct OpenDatabase {
     pub(super) rocks: Rocks,
     pub(super) marker: Marker,
-    pub(super) purges: Purges,
-    pub(super) opening: Opening,
+    pub(super) purges: PurgeRecords,
+    pub(super) opening: OpenOutcome,
 }
 
-enum Failed {
+enum OpenFailure {
     Damaged(Damage),
     Error(OpenError),
 }
 
-impl From<Failure> for Failed {
-    fn from(failure: Failure) -> Self {
+impl From<RocksError> for OpenFailure {
+    fn from(failure: RocksError) -> Self {
         Self::Damaged(Damage::Unreadable(failure.to_string()))
     }
 }
 
 /// Opens or creates the database. `now` is in milliseconds since 1970: it becomes the generation of
 /// a new store, so that entries that were fetched for an earlier one are older.
-pub(super) fn open(config: &Config, now: u64) -> Result<Opened, OpenError> {
+pub(super) fn open(config: &StoreConfig, now: u64) -> Result<OpenDatabase, OpenError> {
     if config.max_size < MIN_SIZE {
         return Err(OpenError::TooSmall {
             max_size: config.max_size,
@@ -169,22 +169,22 @@ pub(super) fn open(config: &Config, now: u64) -> Result<Opened, OpenError> {
     let exists = exists(&database)?;
     let found = match Marker::read(folder) {
         Ok(Some(marker)) if exists => reopen(config, &database, marker),
-        Ok(Some(_)) => Err(Failed::Damaged(Damage::NoDatabase)),
-        Ok(None) if exists => Err(Failed::Damaged(Damage::NoMarker)),
-        Ok(None) => create(config, &database, now, Opening::Fresh).map_err(Failed::Error),
-        Err(MarkerError::Damaged) => Err(Failed::Damaged(Damage::Marker)),
-        Err(MarkerError::Older(format)) => Err(Failed::Damaged(Damage::Older(format))),
-        Err(MarkerError::Newer(format)) => Err(Failed::Error(OpenError::Newer { format })),
-        Err(MarkerError::Io(error)) => Err(Failed::Error(io_error(folder, error))),
+        Ok(Some(_)) => Err(OpenFailure::Damaged(Damage::NoDatabase)),
+        Ok(None) if exists => Err(OpenFailure::Damaged(Damage::NoMarker)),
+        Ok(None) => create(config, &database, now, OpenOutcome::Fresh).map_err(OpenFailure::Error),
+        Err(MarkerError::Damaged) => Err(OpenFailure::Damaged(Damage::Marker)),
+        Err(MarkerError::Older(format)) => Err(OpenFailure::Damaged(Damage::Older(format))),
+        Err(MarkerError::Newer(format)) => Err(OpenFailure::Error(OpenError::Newer { format })),
+        Err(MarkerError::Io(error)) => Err(OpenFailure::Error(io_error(folder, error))),
     };
     let mut opened = match found {
         Ok(opened) => opened,
-        Err(Failed::Error(error)) => return Err(error),
-        Err(Failed::Damaged(damage)) => {
+        Err(OpenFailure::Error(error)) => return Err(error),
+        Err(OpenFailure::Damaged(damage)) => {
             probe(folder)?;
             refuse_foreign(folder)?;
             let set_aside = set_aside(folder).map_err(|error| io_error(folder, error));
-            let opening = Opening::SetAside {
+            let opening = OpenOutcome::SetAside {
                 damage,
                 to: set_aside?,
             };
@@ -193,7 +193,7 @@ pub(super) fn open(config: &Config, now: u64) -> Result<Opened, OpenError> {
     };
     end_opening(folder)?;
     // held until the last user of the database is gone
-    opened.rocks.keep(lock);
+    opened.rocks.hold_lock_file(lock);
     Ok(opened)
 }
 
@@ -321,9 +321,9 @@ fn lock(folder: &Path) -> Result<File, OpenError> {
 /// Counts the times that a process began to open the database and did not survive: RocksDB, with
 /// Debian's assertions, may abort the process when it finds damage, and a supervisor would restart
 /// it forever.
-fn begin_opening(folder: &Path) -> Result<(), Failed> {
+fn begin_opening(folder: &Path) -> Result<(), OpenFailure> {
     let path = folder.join(OPENING);
-    let io = |error| Failed::Error(io_error(&path, error));
+    let io = |error| OpenFailure::Error(io_error(&path, error));
     let mut file = File::options()
         .create(true)
         .append(true)
@@ -331,7 +331,7 @@ fn begin_opening(folder: &Path) -> Result<(), Failed> {
         .open(&path)
         .map_err(io)?;
     if file.metadata().map_err(io)?.len() >= MAX_OPENINGS {
-        return Err(Failed::Damaged(Damage::EndsTheProcess));
+        return Err(OpenFailure::Damaged(Damage::CrashedOpening));
     }
     file.write_all(b"x").map_err(io)
 }
@@ -345,51 +345,55 @@ fn end_opening(folder: &Path) -> Result<(), OpenError> {
     }
 }
 
-fn reopen(config: &Config, database: &Path, marker: Marker) -> Result<Opened, Failed> {
+fn reopen(
+    config: &StoreConfig,
+    database: &Path,
+    marker: Marker,
+) -> Result<OpenDatabase, OpenFailure> {
     begin_opening(&config.path)?;
     die_if(Fault::DieOpening);
     let rocks = Rocks::open(database, &config.families(), config.block_cache, false)?;
     let control = control::read(&rocks)?;
     if control.name != Some(marker.name) {
-        return Err(Failed::Damaged(Damage::OtherDatabase));
+        return Err(OpenFailure::Damaged(Damage::OtherDatabase));
     }
     // an unacknowledged write may be in the database and not in the marker
     if control.serial < marker.serial {
-        return Err(Failed::Damaged(Damage::LostWrites {
+        return Err(OpenFailure::Damaged(Damage::LostWrites {
             found: control.serial,
             wanted: marker.serial,
         }));
     }
     let purges = control.purges.ok_or_else(|| {
-        Failed::Damaged(Damage::Unreadable(
+        OpenFailure::Damaged(Damage::Unreadable(
             "rows that no purge can have left".into(),
         ))
     })?;
-    Ok(Opened {
+    Ok(OpenDatabase {
         rocks,
         marker: Marker {
             serial: control.serial,
             ..marker
         },
         purges,
-        opening: Opening::Reopened,
+        opening: OpenOutcome::Reopened,
     })
 }
 
 /// Creates a database. The marker is written last: an interrupted creation has none.
 fn create(
-    config: &Config,
+    config: &StoreConfig,
     database: &Path,
     now: u64,
-    opening: Opening,
-) -> Result<Opened, OpenError> {
+    opening: OpenOutcome,
+) -> Result<OpenDatabase, OpenError> {
     let folder = &config.path;
     Marker::remove(folder).map_err(|error| io_error(folder, error))?;
     let rocks = Rocks::open(database, &config.families(), config.block_cache, true)
         .map_err(OpenError::Database)?;
     let name = random_name().map_err(|error| io_error(Path::new(RANDOM), error))?;
     let marker = Marker { name, serial: 0 };
-    let purges = Purges::new(now);
+    let purges = PurgeRecords::new(now);
     let rows = control::first_rows(&name, &purges);
     let writes: Vec<_> = rows
         .iter()
@@ -407,7 +411,7 @@ fn create(
     sync_folder(folder)
         .and_then(|()| marker.write(folder))
         .map_err(|error| io_error(folder, error))?;
-    Ok(Opened {
+    Ok(OpenDatabase {
         rocks,
         marker,
         purges,

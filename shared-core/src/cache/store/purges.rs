@@ -11,8 +11,8 @@
 
 use std::collections::{btree_map, BTreeMap};
 
-use crate::cache::entry::about::{About, Scope};
-use crate::cache::resource::other_form;
+use crate::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
+use crate::cache::resource::other_format_key;
 use crate::cache::{Key, Namespace};
 
 /// Maximum number of records.
@@ -20,24 +20,24 @@ pub const MAX_RECORDS: usize = 16_384;
 /// Maximum number of block ranges in a namespace; each entry is compared with all of them.
 pub const MAX_RANGES: usize = 1_024;
 
-/// A change of a row to be stored for [`Purges::load`]: a scope in postcard's format, and its
+/// A change of a row to be stored for [`PurgeRecords::load`]: a scope in postcard's format, and its
 /// generation; `None` removes the row.
-pub type Change = (Vec<u8>, Option<u64>);
+pub type PurgeRow = (Vec<u8>, Option<u64>);
 
 /// The recorded purges.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Purges {
+pub struct PurgeRecords {
     newest: u64,
-    records: BTreeMap<Scope, u64>,
+    records: BTreeMap<PurgeScope, u64>,
 }
 
-impl Purges {
+impl PurgeRecords {
     /// Creates the records of a store without purges, with `generation` for the requests that are
     /// sent now: an entry with a lower generation belongs to a former store, and is refused.
     pub fn new(generation: u64) -> Self {
         Self {
             newest: generation,
-            records: BTreeMap::from([(Scope::Everything, generation)]),
+            records: BTreeMap::from([(PurgeScope::Everything, generation)]),
         }
     }
 
@@ -47,21 +47,21 @@ impl Purges {
     }
 
     /// Whether an entry was purged.
-    pub fn refuses(&self, key: &Key, about: &About) -> bool {
+    pub fn is_purged(&self, key: &Key, about: &StoreAttributes) -> bool {
         if about.generation >= self.newest {
             return false;
         }
         let of_method = |namespace| {
             let method = about.method.clone()?;
-            Some(Scope::Method { namespace, method })
+            Some(PurgeScope::Method { namespace, method })
         };
         let scopes = [
-            Some(Scope::Everything),
-            Some(Scope::Namespace(about.namespace)),
+            Some(PurgeScope::Everything),
+            Some(PurgeScope::Namespace(about.namespace)),
             of_method(None),
             of_method(Some(about.namespace)),
-            Some(Scope::Key(*key)),
-            Some(Scope::Key(other_form(key))),
+            Some(PurgeScope::Key(*key)),
+            Some(PurgeScope::Key(other_format_key(key))),
         ];
         let named = scopes.iter().flatten();
         let named = named.filter_map(|scope| self.records.get(scope));
@@ -72,8 +72,8 @@ impl Purges {
     }
 
     /// Returns the block ranges that were purged in a namespace.
-    fn ranges(&self, namespace: Namespace) -> btree_map::Range<'_, Scope, u64> {
-        let only = |block| Scope::Blocks {
+    fn ranges(&self, namespace: Namespace) -> btree_map::Range<'_, PurgeScope, u64> {
+        let only = |block| PurgeScope::Blocks {
             namespace,
             from: block,
             to: block,
@@ -83,28 +83,28 @@ impl Purges {
 
     /// Records a purge. Returns its generation, and the changes of the rows for
     /// [`load`](Self::load). An empty range purges nothing.
-    pub fn add(&mut self, scope: &Scope) -> (u64, Vec<Change>) {
+    pub fn add(&mut self, scope: &PurgeScope) -> (u64, Vec<PurgeRow>) {
         self.newest += 1;
         let mut changes = vec![(NEWEST.to_vec(), Some(self.newest))];
-        if !matches!(scope, Scope::Blocks { from, to, .. } if from > to) {
-            self.note(scope.clone(), &mut changes);
+        if !matches!(scope, PurgeScope::Blocks { from, to, .. } if from > to) {
+            self.record(scope.clone(), &mut changes);
         }
-        if let Scope::Blocks { namespace, .. } = *scope {
+        if let PurgeScope::Blocks { namespace, .. } = *scope {
             if self.ranges(namespace).count() > MAX_RANGES {
-                self.note(Scope::Namespace(namespace), &mut changes);
+                self.record(PurgeScope::Namespace(namespace), &mut changes);
             }
         }
         if self.records.len() > MAX_RECORDS {
-            self.note(Scope::Everything, &mut changes);
+            self.record(PurgeScope::Everything, &mut changes);
         }
         (self.newest, changes)
     }
 
     /// Records a purge, and removes the records that it covers.
-    fn note(&mut self, scope: Scope, changes: &mut Vec<Change>) {
-        if !matches!(scope, Scope::Method { .. } | Scope::Key(_)) {
+    fn record(&mut self, scope: PurgeScope, changes: &mut Vec<PurgeRow>) {
+        if !matches!(scope, PurgeScope::Method { .. } | PurgeScope::Key(_)) {
             self.records.retain(|old, _| {
-                let stays = !is_part(old, &scope);
+                let stays = !is_covered_by(old, &scope);
                 if !stays {
                     changes.push((row(old), None));
                 }
@@ -145,25 +145,25 @@ impl Purges {
 }
 
 /// Whether a purge of `all` covers a purge of `part`.
-fn is_part(part: &Scope, all: &Scope) -> bool {
+fn is_covered_by(part: &PurgeScope, all: &PurgeScope) -> bool {
     match (all, part) {
-        (Scope::Everything, _) => true,
+        (PurgeScope::Everything, _) => true,
         (
-            Scope::Namespace(all),
-            Scope::Namespace(namespace)
-            | Scope::Blocks { namespace, .. }
-            | Scope::Method {
+            PurgeScope::Namespace(all),
+            PurgeScope::Namespace(namespace)
+            | PurgeScope::Blocks { namespace, .. }
+            | PurgeScope::Method {
                 namespace: Some(namespace),
                 ..
             },
         ) => all == namespace,
         (
-            Scope::Blocks {
+            PurgeScope::Blocks {
                 namespace,
                 from,
                 to,
             },
-            Scope::Blocks {
+            PurgeScope::Blocks {
                 namespace: other,
                 from: first,
                 to: last,
@@ -176,7 +176,7 @@ fn is_part(part: &Scope, all: &Scope) -> bool {
 /// Row key of the newest generation, which is no serialized scope.
 const NEWEST: &[u8] = &[0xff];
 
-fn row(scope: &Scope) -> Vec<u8> {
+fn row(scope: &PurgeScope) -> Vec<u8> {
     // hashes, numbers and strings can always be serialized
     postcard::to_allocvec(scope).unwrap_or_default()
 }

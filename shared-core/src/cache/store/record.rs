@@ -11,14 +11,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cache::entry::about::About;
+use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::Key;
 
 /// The header of a stored entry.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Header {
+pub struct RecordHeader {
     /// Store attributes of the entry.
-    pub about: About,
+    pub about: StoreAttributes,
     /// Time at which it was stored, in milliseconds since 1970.
     pub stored_at: u64,
     /// Time from which on it is stale, in milliseconds since 1970; `u64::MAX`: never.
@@ -33,11 +33,16 @@ const CHECKSUM: usize = 4;
 
 /// The sequence number of RocksDB's newest write when the record was made, which is its position in
 /// the order in which SST files are removed; and the length of its body.
-type Place = (u64, u64);
+type SequenceNumber = (u64, u64);
 
 /// Encodes the bytes before a body of `body` bytes. Returns `None` if they are too long.
-pub(super) fn encode(key: &Key, header: &Header, sequence: u64, body: usize) -> Option<Vec<u8>> {
-    let place: Place = (sequence, body as u64);
+pub(super) fn encode(
+    key: &Key,
+    header: &RecordHeader,
+    sequence: u64,
+    body: usize,
+) -> Option<Vec<u8>> {
+    let place: SequenceNumber = (sequence, body as u64);
     let mut head = postcard::to_extend(&(place, header), vec![VERSION, 0, 0]).ok()?;
     let length = u16::try_from(head.len() - FIXED).ok()?;
     head[1..FIXED].copy_from_slice(&length.to_le_bytes());
@@ -47,7 +52,7 @@ pub(super) fn encode(key: &Key, header: &Header, sequence: u64, body: usize) -> 
 
 /// Decodes the record of `key`: its header, its sequence number, and the start of its body. Returns
 /// `None` if it is invalid, or the record of another key.
-pub(super) fn decode(key: &Key, value: &[u8]) -> Option<(Header, u64, usize)> {
+pub(super) fn decode(key: &Key, value: &[u8]) -> Option<(RecordHeader, u64, usize)> {
     let &[version, low, high] = value.first_chunk::<FIXED>()?;
     if version != VERSION {
         return None;
@@ -58,7 +63,7 @@ pub(super) fn decode(key: &Key, value: &[u8]) -> Option<(Header, u64, usize)> {
     if checksum(key, head) != u32::from_le_bytes(*stored) {
         return None;
     }
-    let ((sequence, body_length), header): (Place, Header) =
+    let ((sequence, body_length), header): (SequenceNumber, RecordHeader) =
         postcard::from_bytes(&head[FIXED..]).ok()?;
     (body_length == body.len() as u64).then_some((header, sequence, length + CHECKSUM))
 }
@@ -72,27 +77,27 @@ fn checksum(key: &Key, head: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{decode, encode, Header};
+    use super::{decode, encode, RecordHeader};
     use crate::cache::class::Class;
-    use crate::cache::entry::about::About;
+    use crate::cache::entry::store_attributes::StoreAttributes;
 
-    fn header(method: Option<&str>, block: Option<u64>) -> Header {
-        Header {
-            about: About {
+    fn header(method: Option<&str>, block: Option<u64>) -> RecordHeader {
+        RecordHeader {
+            about: StoreAttributes {
                 class: Class::Resource,
                 namespace: [7; 16],
                 method: method.map(Into::into),
                 block,
                 generation: 3,
                 height: block,
-                ..About::default()
+                ..StoreAttributes::default()
             },
             stored_at: 1_700_000_000_000,
             expires_at: u64::MAX,
         }
     }
 
-    fn stored(header: &Header, body: &[u8]) -> Vec<u8> {
+    fn stored(header: &RecordHeader, body: &[u8]) -> Vec<u8> {
         let head = encode(&[9; 32], header, 41, body.len()).unwrap();
         [&head, body].concat()
     }

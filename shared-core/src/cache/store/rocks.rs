@@ -36,7 +36,7 @@ mod ffi {
     }
 
     #[repr(C)]
-    pub struct Family {
+    pub struct ColumnFamily {
         pub name: Bytes,
         pub fifo_size: u64,
         pub write_buffer: u64,
@@ -47,7 +47,7 @@ mod ffi {
     #[repr(C)]
     pub struct Options {
         pub path: Bytes,
-        pub families: *const Family,
+        pub families: *const ColumnFamily,
         pub family_count: usize,
         pub block_cache: u64,
         pub create: u8,
@@ -121,7 +121,7 @@ mod ffi {
         pub fn sszip_rocks_files(
             db: NonNull<Db>,
             family: u32,
-            out: *mut super::Table,
+            out: *mut super::SstFile,
             room: usize,
         ) -> usize;
         pub fn sszip_rocks_sequence(db: NonNull<Db>) -> u64;
@@ -135,13 +135,13 @@ mod ffi {
 /// The error of a call of RocksDB. Callers query its meaning; the text is for logs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Failure {
+pub struct RocksError {
     code: u8,
     subcode: u8,
     message: String,
 }
 
-impl Failure {
+impl RocksError {
     /// Creates an error that RocksDB has no code for.
     pub(super) fn other(message: &str) -> Self {
         Self {
@@ -171,13 +171,13 @@ impl ffi::Status {
         }
     }
 
-    fn result(&self) -> Result<(), Failure> {
+    fn result(&self) -> Result<(), RocksError> {
         if self.code == 0 {
             return Ok(());
         }
         // SAFETY: each function of rocks.cc ends it with a NUL.
         let message = unsafe { CStr::from_ptr(self.message.as_ptr()) };
-        Err(Failure {
+        Err(RocksError {
             code: self.code,
             subcode: self.subcode,
             message: message.to_string_lossy().into_owned(),
@@ -186,7 +186,7 @@ impl ffi::Status {
 }
 
 /// Makes a call that reports a status.
-fn checked<T>(call: impl FnOnce(&mut ffi::Status) -> T) -> Result<T, Failure> {
+fn checked<T>(call: impl FnOnce(&mut ffi::Status) -> T) -> Result<T, RocksError> {
     let mut status = ffi::Status::new();
     let made = call(&mut status);
     status.result().map(|()| made)
@@ -242,7 +242,7 @@ pub enum Write<'a> {
 /// An SST file of a family.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Table {
+pub struct SstFile {
     /// Size on disk in bytes.
     pub size: u64,
     /// Sequence number of the oldest write in it.
@@ -256,7 +256,7 @@ pub struct Table {
 
 /// Bytes written since the database was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Written {
+pub struct WriteStats {
     /// Bytes written to the write-ahead log.
     #[serde(rename = "written_wal")]
     pub wal: u64,
@@ -296,10 +296,10 @@ impl Rocks {
         families: &[Family],
         block_cache: u64,
         create: bool,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, RocksError> {
         let families: Vec<_> = families
             .iter()
-            .map(|family| ffi::Family {
+            .map(|family| ffi::ColumnFamily {
                 name: family.name.as_bytes().into(),
                 fifo_size: family.fifo_size,
                 write_buffer: family.write_buffer,
@@ -318,17 +318,17 @@ impl Rocks {
         let db = checked(|status| unsafe { ffi::sszip_rocks_open(&options, status) })?;
         NonNull::new(db)
             .map(|db| Self { db, _lock: None })
-            .ok_or_else(|| Failure::other("no database and no error"))
+            .ok_or_else(|| RocksError::other("no database and no error"))
     }
 
     /// Keeps a lock file open until the database is closed.
-    pub fn keep(&mut self, lock: File) {
+    pub fn hold_lock_file(&mut self, lock: File) {
         self._lock = Some(lock);
     }
 
     /// Writes all of `writes` or none to the memtables, and with `wal` to the write-ahead log.
-    /// Fails ([`Failure::is_busy`]) instead of waiting for a flush.
-    pub fn write(&self, writes: &[Write<'_>], wal: bool) -> Result<(), Failure> {
+    /// Fails ([`RocksError::is_busy`]) instead of waiting for a flush.
+    pub fn write(&self, writes: &[Write<'_>], wal: bool) -> Result<(), RocksError> {
         let empty = ffi::Bytes::from(&[][..]);
         let writes: Vec<_> = writes
             .iter()
@@ -356,7 +356,7 @@ impl Rocks {
 
     /// Changes [`Family::fifo_size`] of a family that had one, and whether its SST files are
     /// compacted.
-    pub fn set_fifo(&self, family: usize, size: u64, joins: bool) -> Result<(), Failure> {
+    pub fn set_fifo_limits(&self, family: usize, size: u64, joins: bool) -> Result<(), RocksError> {
         // SAFETY: the database is open as long as `self` lives.
         checked(|status| unsafe {
             ffi::sszip_rocks_set_fifo(self.db, family as u32, size, joins.into(), status);
@@ -365,7 +365,7 @@ impl Rocks {
 
     /// Drops the oldest SST files of a FIFO family that were created before `made` (seconds since
     /// 1970), and returns their number. Files in a compaction stay.
-    pub fn drop_before(&self, family: usize, made: u64) -> Result<usize, Failure> {
+    pub fn drop_before(&self, family: usize, made: u64) -> Result<usize, RocksError> {
         // SAFETY: the database is open as long as `self` lives.
         checked(|status| unsafe {
             ffi::sszip_rocks_drop_before(self.db, family as u32, made, status)
@@ -380,7 +380,7 @@ impl Rocks {
         family: usize,
         key: &[u8],
         ready: bool,
-    ) -> Result<Option<Pinned>, Failure> {
+    ) -> Result<Option<PinnedValue>, RocksError> {
         let mut status = ffi::Status::new();
         let mut bytes = ffi::Bytes::from(&[][..]);
         // SAFETY: the key is read before the call returns.
@@ -395,7 +395,7 @@ impl Rocks {
             )
         };
         match NonNull::new(value) {
-            Some(value) => Ok(Some(Pinned {
+            Some(value) => Ok(Some(PinnedValue {
                 value,
                 bytes,
                 _db: Arc::clone(self),
@@ -406,37 +406,37 @@ impl Rocks {
     }
 
     /// Writes the memtables of all families to disk atomically. Flushes run one after another.
-    pub fn flush(&self) -> Result<(), Failure> {
+    pub fn flush(&self) -> Result<(), RocksError> {
         self.call(ffi::sszip_rocks_flush)
     }
 
     /// Begins a flush of all families without waiting. Returns `false` if one is in progress.
-    pub fn begin_flush(&self) -> Result<bool, Failure> {
+    pub fn begin_flush(&self) -> Result<bool, RocksError> {
         // SAFETY: the database is open as long as `self` lives.
         let begun = checked(|status| unsafe { ffi::sszip_rocks_begin_flush(self.db, status) })?;
         Ok(begun != 0)
     }
 
     /// Resumes writing after a background error, with a flush. RocksDB does not retry by itself.
-    pub fn resume(&self) -> Result<(), Failure> {
+    pub fn resume(&self) -> Result<(), RocksError> {
         self.call(ffi::sszip_rocks_resume)
     }
 
     /// Returns the background error that keeps RocksDB from writing, if there is one.
-    pub fn background_error(&self) -> Option<Failure> {
+    pub fn background_error(&self) -> Option<RocksError> {
         self.call(ffi::sszip_rocks_background).err()
     }
 
     fn call(
         &self,
         function: unsafe extern "C" fn(NonNull<ffi::Db>, *mut ffi::Status),
-    ) -> Result<(), Failure> {
+    ) -> Result<(), RocksError> {
         // SAFETY: the database is open as long as `self` lives.
         checked(|status| unsafe { function(self.db, status) })
     }
 
     /// Returns the rows of `family` from `from` up to, but not including, `to`.
-    pub fn rows(&self, family: usize, from: &[u8], to: &[u8]) -> Result<Rows<'_>, Failure> {
+    pub fn rows(&self, family: usize, from: &[u8], to: &[u8]) -> Result<Rows<'_>, RocksError> {
         let (from, to) = (from.into(), to.into());
         // an iterator of a failed call is freed
         let rows = checked(|status| {
@@ -449,12 +449,12 @@ impl Rocks {
                 _db: PhantomData,
             })
         })?;
-        rows.ok_or_else(|| Failure::other("no iterator and no error"))
+        rows.ok_or_else(|| RocksError::other("no iterator and no error"))
     }
 
     /// Returns the SST files of `family`, the newest first.
-    pub fn tables(&self, family: usize) -> Vec<Table> {
-        let mut tables = vec![Table::default(); 256];
+    pub fn tables(&self, family: usize) -> Vec<SstFile> {
+        let mut tables = vec![SstFile::default(); 256];
         loop {
             // SAFETY: there is space for the given number of files.
             let count = unsafe {
@@ -465,7 +465,7 @@ impl Rocks {
                 return tables;
             }
             // there may be more files at the next call
-            tables.resize(count * 2, Table::default());
+            tables.resize(count * 2, SstFile::default());
         }
     }
 
@@ -477,7 +477,7 @@ impl Rocks {
     }
 
     /// Whether `key` may be in `family`. It reads memory only, and never waits.
-    pub fn may_have(&self, family: usize, key: &[u8]) -> bool {
+    pub fn may_contain(&self, family: usize, key: &[u8]) -> bool {
         // SAFETY: the key is read before the call returns.
         unsafe { ffi::sszip_rocks_may_have(self.db, family as u32, &key.into()) != 0 }
     }
@@ -489,12 +489,12 @@ impl Rocks {
     }
 
     /// Returns the bytes written since the database was opened.
-    pub fn written(&self) -> Written {
+    pub fn written(&self) -> WriteStats {
         let mut out = [0; 3];
         // SAFETY: `out` has the three elements that are written.
         unsafe { ffi::sszip_rocks_written(self.db, &mut out) };
         let [wal, flush, compaction] = out;
-        Written {
+        WriteStats {
             wal,
             flush,
             compaction,
@@ -523,7 +523,7 @@ impl Drop for Rocks {
 
 /// A value in RocksDB's memory: in a block of its cache, or in a read buffer.
 #[derive(Debug)]
-pub struct Pinned {
+pub struct PinnedValue {
     value: NonNull<ffi::Value>,
     bytes: ffi::Bytes,
     /// Database that owns the block.
@@ -532,11 +532,11 @@ pub struct Pinned {
 
 // SAFETY: nothing in a PinnableSlice belongs to the thread that made it, and
 // what it pins is counted atomically (cache.h).
-unsafe impl Send for Pinned {}
+unsafe impl Send for PinnedValue {}
 // SAFETY: it is only read until it is dropped.
-unsafe impl Sync for Pinned {}
+unsafe impl Sync for PinnedValue {}
 
-impl Deref for Pinned {
+impl Deref for PinnedValue {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -548,7 +548,7 @@ impl Deref for Pinned {
     }
 }
 
-impl Drop for Pinned {
+impl Drop for PinnedValue {
     fn drop(&mut self) {
         // SAFETY: ours since `get`, freed once, before the database.
         unsafe { ffi::sszip_rocks_value_free(self.value) }
@@ -568,7 +568,7 @@ pub struct Rows<'a> {
 
 impl Rows<'_> {
     /// Returns the next row, which is valid until the following call; `None` after the last.
-    pub fn next_row(&mut self) -> Result<Option<Row<'_>>, Failure> {
+    pub fn next_row(&mut self) -> Result<Option<Row<'_>>, RocksError> {
         let mut status = ffi::Status::new();
         let (mut key, mut value) = (ffi::Bytes::from(&[][..]), ffi::Bytes::from(&[][..]));
         let first = std::mem::replace(&mut self.first, false);

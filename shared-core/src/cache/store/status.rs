@@ -4,15 +4,15 @@ use std::sync::atomic::Ordering;
 
 use serde::Serialize;
 
-use super::config::Tables;
+use super::config::EntryFamily;
 use super::entries::Store;
-use super::rocks::Written;
-use super::storing::Reason;
+use super::rocks::WriteStats;
+use super::store_health::WriteError;
 use crate::lock::locked;
 
 /// The figures of the store at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Status {
+pub struct StoreStatus {
     /// Approximate number of entries. Entries that were stored twice count twice until their SST
     /// files are compacted, purged ones until they are removed.
     pub entries: u64,
@@ -23,7 +23,7 @@ pub struct Status {
     pub memory: u64,
     /// Bytes written since the database was opened.
     #[serde(flatten)]
-    pub written: Written,
+    pub written: WriteStats,
     /// Number of lookups that found an unreadable or invalid record.
     pub read_errors: u64,
     /// Number of lookups that found a purged entry.
@@ -31,22 +31,22 @@ pub struct Status {
     /// Number of entries that were not stored because the memtables were full.
     pub busy: u64,
     /// Reason why nothing is stored; `None` while entries are stored.
-    pub off: Option<Reason>,
+    pub off: Option<WriteError>,
 }
 
 impl Store {
     /// Returns the status. It is cheap enough for one call per second.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> StoreStatus {
         let sum = |property: &str, families: &[usize]| {
             let of = |family: &usize| self.rocks.property(*family, property);
             families.iter().map(of).sum()
         };
         let all: Vec<_> = (0..self.config.families().len()).collect();
         let off = locked(&self.storing).off.clone();
-        Status {
+        StoreStatus {
             entries: sum(
                 "rocksdb.estimate-num-keys",
-                &Tables::ALL.map(Tables::family),
+                &EntryFamily::ALL.map(EntryFamily::family),
             ),
             disk: sum("rocksdb.total-sst-files-size", &all),
             memory: self.memtables(),
@@ -54,7 +54,7 @@ impl Store {
             read_errors: self.read_errors.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
             busy: self.busy.load(Ordering::Relaxed),
-            off: off.or_else(|| self.rocks.background_error().as_ref().map(Reason::from)),
+            off: off.or_else(|| self.rocks.background_error().as_ref().map(WriteError::from)),
         }
     }
 }

@@ -4,52 +4,52 @@
 
 use std::sync::Arc;
 
-use super::asked::Asked;
-use super::calls::{Calls, Place};
-use super::fill::wanted::{Wanted, What};
+use super::call_keys::{CallKey, CallReader};
+use super::fill::target::{FillCall, FillTarget};
 use super::fill::Fill;
-use super::found::{Found, OneOfBatch};
-use super::part::{work, Member, Mixed};
-use super::waits::{Awaited, Came, OfOwner, Waits};
+use super::lookup_request::LookupRequest;
+use super::lookup_result::{LookupResult, VerifiedCall};
+use super::split_batch::{work, BatchSource, SplitBatch};
+use super::waiting::{BatchWakeup, OwnerEntries, WaitTarget, WaitingRequest};
 use crate::bytes::copy_of;
 use crate::cache::class::Class;
-use crate::cache::entry::batch::{batch_gzip, batch_gzip_always, batch_identity, Element};
-use crate::cache::entry::Entry;
-use crate::cache::process::identities::is_identity;
+use crate::cache::entry::batch::{batch_gzip, batch_gzip_always, batch_identity, BatchElement};
+use crate::cache::entry::CacheEntry;
+use crate::cache::process::chain_identities::is_identity_method;
 use crate::cache::process::Shared;
 use crate::cache::reason::Reason;
-use crate::cache::scope::{name_of, Scope};
 use crate::cache::status::CacheStatus;
+use crate::cache::vary_key::{short_hash, VaryKey};
 use crate::cache::Key;
-use crate::coded::BodyCoding;
-use crate::config::{Config, Policy};
-use crate::exchange::answer::{Answer, Decoding};
-use crate::exchange::head::{Field, HeadEdit};
-use crate::exchange::held::{Borrowed, Held, Loan};
+use crate::config::{Policy, RouteConfig};
+use crate::exchange::buffered::{BufferedBody, EntryReservation, EntryReservations};
+use crate::exchange::head::{HeadEdit, Header};
 use crate::exchange::machine::Exchange;
+use crate::exchange::response_body::{PendingDecode, ResponseBody};
 use crate::gzip::oneshot::off_loop_length;
 use crate::gzip::splice::Body;
 use crate::jsonrpc::ids::counted;
 use crate::jsonrpc::request::Call;
-use crate::metrics::CallOfBatch;
+use crate::metrics::BatchCallMetrics;
+use crate::request_coding::BodyCoding;
 
 const ACCEPT_ENCODING: &str = "Accept-Encoding";
 
 /// Bytes of a long entry in identity that are copied into the batch at most; a total below
 /// this is not reserved.
-const COPIED: u64 = 64 << 10;
+const MAX_COPIED_BYTES: u64 = 64 << 10;
 
 impl Exchange {
     pub(in crate::exchange) fn look_up_batch(
         &mut self,
         calls: Vec<Call<'_>>,
-        mut places: Vec<Option<Place>>,
-        judge: &Calls<'_>,
-        asked: &Asked<'_>,
-        came: Came,
-    ) -> Found {
+        mut places: Vec<Option<CallKey>>,
+        judge: &CallReader<'_>,
+        asked: &LookupRequest<'_>,
+        came: BatchWakeup,
+    ) -> LookupResult {
         self.looked.batch_size = Some(calls.len());
-        let is_identity = |call: &Call<'_>| is_identity(call.method);
+        let is_identity = |call: &Call<'_>| is_identity_method(call.method);
         if calls.iter().any(is_identity) && self.is_unverified(judge.scope()) {
             // the node responds to these calls of this request
             for (_, place) in calls
@@ -60,7 +60,7 @@ impl Exchange {
                 *place = None;
             }
         }
-        let mut batch = Batch {
+        let mut batch = BatchLookup {
             calls,
             places,
             denied: Vec::new(),
@@ -68,46 +68,46 @@ impl Exchange {
         };
         self.count_calls(&batch);
         let shared = Arc::clone(&self.config.process.shared);
-        if !shared.keeps() {
-            return Found::Nothing;
+        if !shared.has_storage() {
+            return LookupResult::Miss;
         }
         if self.looked.allowed.is_some() {
-            batch.deny(&self.looked.ruled);
+            batch.insert_denials(&self.looked.ruled);
         }
         batch.find(&shared, judge, asked, &came);
-        batch.leave_out_long(self.config.policy());
+        batch.discard_overlong(self.config.policy());
         // the vary headers changed during the wait: the batch is coalesced under its own keys
         let is_parted = came.landed.is_some() && came.names.as_ref() != judge.scope().names();
         let may_wait = came.landed.is_none() || is_parted && !self.looked.is_parted;
         self.looked.is_parted |= is_parted;
         if may_wait {
             let awaited = match &came.of_owner {
-                None => asks_for_all(&shared, &batch, judge.scope(), asked),
+                None => owner_lookup_keys(&shared, &batch, judge.scope(), asked),
                 Some(_) => None,
             };
-            let awaited =
-                awaited.or_else(|| self.follows_all(&batch, judge.scope(), asked, came.of_owner));
+            let awaited = awaited
+                .or_else(|| self.follow_missing_calls(&batch, judge.scope(), asked, came.of_owner));
             if let (Some(awaited), Some(waiter)) = (awaited, asked.waiter) {
-                return Found::OnItsWay(Waits::new(&shared, waiter, awaited));
+                return LookupResult::InFlight(WaitingRequest::new(&shared, waiter, awaited));
             }
         }
-        let Some((gzip, borrowed)) = self.borrow_for(&batch.found, asked) else {
+        let Some((gzip, borrowed)) = self.reserve_batch(&batch.found, asked) else {
             // the node's responses are streamed, and the entries stay as they are
             self.cache_status = CacheStatus::Miss;
             self.reason = Reason::Memory;
-            return Found::Nothing;
+            return LookupResult::Miss;
         };
-        let proof = self.prove_one(&batch, judge, asked);
-        let found = match self.give_batch(&mut batch, gzip, borrowed, asked) {
+        let proof = self.verify_one_call(&batch, judge, asked);
+        let found = match self.respond_from_cache(&mut batch, gzip, borrowed, asked) {
             Ok(found) => found,
             Err(borrowed) => {
-                batch.leave_out_heads();
-                self.watch_calls(&batch.calls, true, judge.scope());
-                self.ask_for_rest(batch, judge, asked, gzip, borrowed)
+                batch.discard_head_dependent();
+                self.observe_calls(&batch.calls, true, judge.scope());
+                self.forward_missing_calls(batch, judge, asked, gzip, borrowed)
             }
         };
         // a batch that is forwarded unsplit has no hits
-        if let (Some((fill, one)), false) = (proof, matches!(found, Found::Nothing)) {
+        if let (Some((fill, one)), false) = (proof, matches!(found, LookupResult::Miss)) {
             self.looked.update = Some(fill);
             self.looked.update_of_one = Some(one);
         }
@@ -116,19 +116,19 @@ impl Exchange {
 
     /// Prepares the hit verification of one stored call, if one is due: the node receives this
     /// call alone.
-    fn prove_one(
+    fn verify_one_call(
         &self,
-        batch: &Batch<'_>,
-        judge: &Calls<'_>,
-        asked: &Asked<'_>,
-    ) -> Option<(Box<Fill>, OneOfBatch)> {
+        batch: &BatchLookup<'_>,
+        judge: &CallReader<'_>,
+        asked: &LookupRequest<'_>,
+    ) -> Option<(Box<Fill>, VerifiedCall)> {
         let shared = &self.config.process.shared;
         let verify = self.config.cache.verify;
         // a host that can't forward a split batch can't forward a single call either
         if !verify.is_on() || asked.never_anew || asked.whole {
             return None;
         }
-        let chosen = shared.verified.due_of(batch.hits(), verify.rate)?;
+        let chosen = shared.verified.pick_due(batch.hits(), verify.rate)?;
         let stored = (0..batch.calls.len()).filter(|call| batch.has_stored(*call));
         let at = { stored }.nth(chosen)?;
         let entry = batch.found.get(at)?.as_ref()?;
@@ -136,36 +136,38 @@ impl Exchange {
         // an entry that was fetched for another request just now does not verify the cache
         let is_kept = shared.hot()?.get(&place.key, asked.now);
         is_kept.filter(|kept| Arc::ptr_eq(kept, entry))?;
-        let one = OneOfBatch {
+        let one = VerifiedCall {
             body: copy_of(asked.body.get(call.span.clone())?)?,
             method: call.method.to_vec(),
             key: place.key,
         };
-        let wanted = Wanted::new(call, call.id?, place.key, place.prospect);
-        let fill = self.proof_of(entry, What::Call(wanted), judge.scope(), asked);
+        let wanted = FillCall::new(call, call.id?, place.key, place.prospect);
+        let fill = self.verification_for(entry, FillTarget::Call(wanted), judge.scope(), asked);
         Some((fill, one))
     }
 
-    fn count_calls(&mut self, batch: &Batch<'_>) {
+    fn count_calls(&mut self, batch: &BatchLookup<'_>) {
         let each = batch.calls.iter().enumerate();
-        let each = each.map(|(at, call)| CallOfBatch::new(call.method, batch.has_stored(at)));
+        let each = each.map(|(at, call)| BatchCallMetrics::new(call.method, batch.has_stored(at)));
         self.looked.batch_calls.clear();
         self.looked.batch_calls.extend(each);
     }
 
     /// Responds from the cache if the whole batch is stored; otherwise returns its memory.
-    fn give_batch(
+    fn respond_from_cache(
         &mut self,
-        batch: &mut Batch<'_>,
+        batch: &mut BatchLookup<'_>,
         gzip: bool,
-        borrowed: Borrowed,
-        asked: &Asked<'_>,
-    ) -> Result<Found, Borrowed> {
+        borrowed: EntryReservations,
+        asked: &LookupRequest<'_>,
+    ) -> Result<LookupResult, EntryReservations> {
         let most = off_loop_length(self.config.comp_level) as u64;
         let is_stored = batch.is_stored();
         if is_stored {
             let entries = batch.found.iter().flatten();
-            let work: u64 = entries.map(|it| unread(it) + work(it, gzip)).sum();
+            let work: u64 = entries
+                .map(|it| unchecked_length(it) + work(it, gzip))
+                .sum();
             if work > most {
                 let hits = batch.hits();
                 self.count_calls(batch);
@@ -176,27 +178,27 @@ impl Exchange {
                     Some((key, entry?, call.id?.to_vec()))
                 });
                 self.looked.batch_hits = hits;
-                return Ok(Found::ToDecode(Box::new(Decoding::Batch {
+                return Ok(LookupResult::HitToDecode(Box::new(PendingDecode::Batch {
                     answers: answers.collect(),
                     gzip,
                     borrowed,
                 })));
             }
         }
-        let may_be_given = batch.read(&self.config, most);
+        let may_be_given = batch.check_entries(&self.config, most);
         let (Some(first), true) = (batch.stored().next(), is_stored && may_be_given) else {
             return Err(borrowed);
         };
         let ids = batch.calls.iter().filter_map(|call| call.id);
         let entries = batch.found.iter().flatten().zip(ids);
-        let mut elements: Vec<Element<'_>> = Vec::with_capacity(batch.calls.len());
-        elements.extend(entries.map(|(entry, id)| Element::Stored(entry, id)));
-        let Some(body) = self.batch_of(&elements, gzip) else {
+        let mut elements: Vec<BatchElement<'_>> = Vec::with_capacity(batch.calls.len());
+        elements.extend(entries.map(|(entry, id)| BatchElement::Stored(entry, id)));
+        let Some(body) = self.encode_missing_calls(&elements, gzip) else {
             return Err(borrowed);
         };
         self.looked.batch_hits = batch.hits();
         self.count_calls(batch);
-        Ok(Found::Answer(self.respond(
+        Ok(LookupResult::Hit(self.respond(
             first,
             Some(body),
             asked,
@@ -205,20 +207,20 @@ impl Exchange {
     }
 
     /// Forwards the missing calls to the node, or the whole batch.
-    fn ask_for_rest(
+    fn forward_missing_calls(
         &mut self,
-        batch: Batch<'_>,
-        judge: &Calls<'_>,
-        asked: &Asked<'_>,
+        batch: BatchLookup<'_>,
+        judge: &CallReader<'_>,
+        asked: &LookupRequest<'_>,
         gzip: bool,
-        borrowed: Borrowed,
-    ) -> Found {
+        borrowed: EntryReservations,
+    ) -> LookupResult {
         if !batch.places.iter().any(Option::is_some) {
-            return Found::Nothing;
+            return LookupResult::Miss;
         }
         // a response is matched with its call by the id alone
         let Some(ids) = counted(batch.calls.iter().filter_map(|call| call.id)) else {
-            return Found::Nothing;
+            return LookupResult::Miss;
         };
         let distinct = ids.len() == batch.calls.len();
         if !asked.bypass {
@@ -226,9 +228,9 @@ impl Exchange {
         }
         // a batch with denied calls is split in any case
         let is_split = batch.denied.contains(&true);
-        let may_be_split = !asked.whole && (is_split || !self.may_come_coded(asked));
-        let part = (distinct && batch.are_alike() && may_be_split)
-            .then(|| batch.part(asked.body, self.config.policy()));
+        let may_be_split = !asked.whole && (is_split || !self.may_receive_unknown_coding(asked));
+        let part = (distinct && batch.have_equal_headers() && may_be_split)
+            .then(|| batch.split(asked.body, self.config.policy()));
         let hits = batch.hits();
         let fetched = batch
             .calls
@@ -239,60 +241,63 @@ impl Exchange {
             .filter_map(|((call, place), _)| {
                 let id = call.id.filter(|id| ids.get(id) == Some(&1))?;
                 let place = place.as_ref()?;
-                Some(Wanted::new(call, id, place.key, place.prospect))
+                Some(FillCall::new(call, id, place.key, place.prospect))
             })
             .collect();
         if !self.request.cache.no_store {
-            let what = What::Batch(fetched);
+            let what = FillTarget::Batch(fetched);
             let mut fill = self.new_fill(what, judge.scope().clone(), None, asked);
-            let leads = self.config.cache.lock && self.config.process.shared.may_wait();
+            let leads = self.config.cache.lock && self.config.process.shared.may_follow();
             if leads && !asked.bypass {
                 fill.lead_all();
             }
             self.storing.fill = Some(fill);
         }
         let Some((places, request)) = part else {
-            return Found::Nothing;
+            return LookupResult::Miss;
         };
         self.looked.batch_hits = hits;
         self.looked.allowed = None;
         self.count_calls(&batch);
         self.request_body = request;
-        self.ask_for_plain_part();
-        Found::Part(Box::new(Mixed {
+        self.request_identity_part();
+        LookupResult::PartialHit(Box::new(SplitBatch {
             places,
             gzip,
-            held: Held {
+            held: BufferedBody {
                 borrowed,
-                ..Held::default()
+                ..BufferedBody::default()
             },
-            ..Mixed::default()
+            ..SplitBatch::default()
         }))
     }
 
     /// Whether the node's response may have a coding that is not decoded here: it always has, or
     /// the node receives the client's `Accept-Encoding`.
-    fn may_come_coded(&self, asked: &Asked<'_>) -> bool {
+    fn may_receive_unknown_coding(&self, asked: &LookupRequest<'_>) -> bool {
         let accept = self.request.accept_encoding;
-        self.config.upstream_codings.are_unknown()
+        self.config.upstream_codings.has_unknown_coding()
             || asked.forwards_codings && accept.allows_others()
     }
 
     /// Records that the node's response has a coding that was not requested and is not decoded
     /// here.
-    pub(in crate::exchange) fn learn_of_coding<'a>(&self, fields: impl Iterator<Item = Field<'a>>) {
-        if !self.request.post || BodyCoding::of_response(fields) != BodyCoding::Other {
+    pub(in crate::exchange) fn record_response_coding<'a>(
+        &self,
+        fields: impl Iterator<Item = Header<'a>>,
+    ) {
+        if !self.request.post || BodyCoding::from_response(fields) != BodyCoding::Other {
             return;
         }
         let asks_for_none = self.upstream_edits.iter().any(is_accept_encoding);
         let is_forwarded = self.looked.forwards_codings || !asks_for_none;
         if !(is_forwarded && self.request.accept_encoding.allows_others()) {
-            self.config.upstream_codings.saw_unknown();
+            self.config.upstream_codings.record_unknown_coding();
         }
     }
 
     /// Requests identity from the node: an encoded response can't be merged.
-    pub(in crate::exchange) fn ask_for_plain_part(&mut self) {
+    pub(in crate::exchange) fn request_identity_part(&mut self) {
         if !self.upstream_edits.iter().any(is_accept_encoding) {
             self.upstream_edits
                 .push(HeadEdit::set(ACCEPT_ENCODING, b"identity"));
@@ -300,13 +305,13 @@ impl Exchange {
     }
 
     /// Follows the flights of all missing calls; `None` if other requests do not fetch all of them.
-    fn follows_all(
+    fn follow_missing_calls(
         &self,
-        batch: &Batch<'_>,
-        scope: &Scope,
-        asked: &Asked<'_>,
-        of_owner: Option<OfOwner>,
-    ) -> Option<Awaited> {
+        batch: &BatchLookup<'_>,
+        scope: &VaryKey,
+        asked: &LookupRequest<'_>,
+        of_owner: Option<OwnerEntries>,
+    ) -> Option<WaitTarget> {
         let waiter = asked.waiter?;
         if !self.config.cache.lock || asked.bypass || self.request.cache.no_store {
             return None;
@@ -316,45 +321,49 @@ impl Exchange {
         for place in batch.missing() {
             keys.push(place.as_ref()?.key);
         }
-        let (_, since) = self.since(scope, asked.now);
+        let (_, since) = self.lookup_snapshot(scope, asked.now);
         let flights = &self.config.process.shared.flights;
         let follows = !keys.is_empty() && flights.follow_all(keys, waiter);
         let names = scope.names().cloned();
-        follows.then_some(Awaited::Flights(since, names, of_owner))
+        follows.then_some(WaitTarget::Flights(since, names, of_owner))
     }
 
     /// Reserves the memory for a batch of these entries. Returns whether the batch is to be gzip,
     /// or `None` if there is not enough memory for either form.
-    fn borrow_for(
+    fn reserve_batch(
         &self,
-        found: &[Option<Arc<Entry>>],
-        asked: &Asked<'_>,
-    ) -> Option<(bool, Borrowed)> {
+        found: &[Option<Arc<CacheEntry>>],
+        asked: &LookupRequest<'_>,
+    ) -> Option<(bool, EntryReservations)> {
         let first = self.may_gzip(asked);
         // the coding that the client also accepts
         let second = (!first && self.may_gzip_at_all(asked)).then_some(true);
         let ways = [Some(first), second].into_iter().flatten();
-        ways.filter_map(|gzip| Some((gzip, self.borrow_all(found, gzip)?)))
+        ways.filter_map(|gzip| Some((gzip, self.reserve_decoded_entries(found, gzip)?)))
             .next()
     }
 
-    fn borrow_all(&self, found: &[Option<Arc<Entry>>], gzip: bool) -> Option<Borrowed> {
-        let mut borrowed = Borrowed::default();
+    fn reserve_decoded_entries(
+        &self,
+        found: &[Option<Arc<CacheEntry>>],
+        gzip: bool,
+    ) -> Option<EntryReservations> {
+        let mut borrowed = EntryReservations::default();
         let mut copied: u64 = 0;
         for entry in found.iter().flatten() {
             // the bytes of compressed entries are shared
-            copied += match (gzip, entry.is_coded()) {
+            copied += match (gzip, entry.is_compressed()) {
                 (true, true) => 0,
                 (true, false) => entry.length(b""),
-                (false, _) if !self.borrow(entry, &mut borrowed) => return None,
-                (false, _) => entry.length(b"").min(COPIED),
+                (false, _) if !self.reserve_decode(entry, &mut borrowed) => return None,
+                (false, _) => entry.length(b"").min(MAX_COPIED_BYTES),
             };
         }
-        if copied >= COPIED {
+        if copied >= MAX_COPIED_BYTES {
             let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
             let copied = usize::try_from(copied).unwrap_or(usize::MAX);
             let _memory = self.config.process.budget.reserve(copied, limit)?;
-            borrowed.push(Loan::Assembled { _memory });
+            borrowed.push(EntryReservation::Assembled { _memory });
         }
         Some(borrowed)
     }
@@ -363,11 +372,11 @@ impl Exchange {
     /// `None` if an entry is damaged or memory is short.
     pub(in crate::exchange) fn decode_batch(
         &mut self,
-        answers: &[(Option<Key>, Arc<Entry>, Vec<u8>)],
+        answers: &[(Option<Key>, Arc<CacheEntry>, Vec<u8>)],
         gzip: bool,
-        asked: &Asked<'_>,
-        borrowed: Borrowed,
-    ) -> Option<Box<Answer>> {
+        asked: &LookupRequest<'_>,
+        borrowed: EntryReservations,
+    ) -> Option<Box<ResponseBody>> {
         let shared = Arc::clone(&self.config.process.shared);
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
         let mut stand = true;
@@ -378,32 +387,32 @@ impl Exchange {
             stand = false;
             if let (Some(hot), Some(key)) = (shared.hot(), key) {
                 if reason != Reason::Memory {
-                    hot.remove_this(key, entry);
+                    hot.remove_if_same(key, entry);
                 }
             }
         }
         if !stand {
             return None;
         }
-        let elements: Vec<Element<'_>> = answers
+        let elements: Vec<BatchElement<'_>> = answers
             .iter()
-            .map(|(_, entry, id)| Element::Stored(entry, id))
+            .map(|(_, entry, id)| BatchElement::Stored(entry, id))
             .collect();
-        let body = self.batch_of(&elements, gzip)?;
+        let body = self.encode_missing_calls(&elements, gzip)?;
         // the error of a denied call has no key
         let (_, first, _) = answers.iter().find(|(key, _, _)| key.is_some())?;
         Some(self.respond(first, Some(body), asked, borrowed))
     }
 
-    pub(in crate::exchange) fn batch_of(
+    pub(in crate::exchange) fn encode_missing_calls(
         &self,
-        elements: &[Element<'_>],
+        elements: &[BatchElement<'_>],
         gzip: bool,
     ) -> Option<Body> {
         if gzip {
             match self.request.accept_encoding.refuses_identity() {
-                true => batch_gzip_always(elements, self.gate()),
-                false => batch_gzip(elements, self.gate()),
+                true => batch_gzip_always(elements, self.compression_gate()),
+                false => batch_gzip(elements, self.compression_gate()),
             }
         } else {
             batch_identity(elements)
@@ -413,17 +422,17 @@ impl Exchange {
 
 /// The calls of a batch, the keys of their responses, and the entries that were found.
 #[derive(Debug)]
-struct Batch<'a> {
+struct BatchLookup<'a> {
     calls: Vec<Call<'a>>,
-    places: Vec<Option<Place>>,
+    places: Vec<Option<CallKey>>,
     /// Whether each call is denied, empty if none is; the entry of a denied call is its error.
     denied: Vec<bool>,
-    found: Vec<Option<Arc<Entry>>>,
+    found: Vec<Option<Arc<CacheEntry>>>,
 }
 
-impl Batch<'_> {
+impl BatchLookup<'_> {
     /// Inserts the errors of denied calls in place of entries, and removes denied notifications.
-    fn deny(&mut self, ruled: &[Option<Arc<Entry>>]) {
+    fn insert_denials(&mut self, ruled: &[Option<Arc<CacheEntry>>]) {
         let calls = std::mem::take(&mut self.calls);
         let places = std::mem::take(&mut self.places);
         for ((call, place), denied) in calls.into_iter().zip(places).zip(ruled) {
@@ -444,7 +453,7 @@ impl Batch<'_> {
     }
 
     /// Iterates over the entries of the calls that are not denied.
-    fn stored(&self) -> impl Iterator<Item = &Arc<Entry>> {
+    fn stored(&self) -> impl Iterator<Item = &Arc<CacheEntry>> {
         let found = self.found.iter().enumerate();
         found.filter_map(|(call, entry)| entry.as_ref().filter(|_| !self.is_denied(call)))
     }
@@ -464,20 +473,20 @@ impl Batch<'_> {
     pub(in crate::exchange) fn find(
         &mut self,
         shared: &Shared,
-        judge: &Calls<'_>,
-        asked: &Asked<'_>,
-        came: &Came,
+        judge: &CallReader<'_>,
+        asked: &LookupRequest<'_>,
+        came: &BatchWakeup,
     ) {
-        let looks = !asked.bypass && shared.may_send(asked.now);
-        let takes = !asked.bypass && shared.may_share(asked.now);
+        let looks = !asked.bypass && shared.may_send_from_memory(asked.now);
+        let takes = !asked.bypass && shared.may_share_response(asked.now);
         let owned = match &came.of_owner {
             Some(has) if has.generation == shared.generation() => &has.entries[..],
             _ => &[],
         };
         self.found.resize(self.calls.len(), None);
-        let find = |call: &Call<'_>, place: &Option<Place>| {
+        let find = |call: &Call<'_>, place: &Option<CallKey>| {
             let place = place.as_ref()?;
-            let is_it = |(key, _): &&(Key, Arc<Entry>)| *key == place.key;
+            let is_it = |(key, _): &&(Key, Arc<CacheEntry>)| *key == place.key;
             let in_hand = || {
                 let landed = came.landed.iter().flatten().find(is_it);
                 let owned = || owned.iter().find(is_it);
@@ -499,7 +508,7 @@ impl Batch<'_> {
     }
 
     /// Discards entries that exceed the response limit of their method.
-    fn leave_out_long(&mut self, policy: Option<&Arc<Policy>>) {
+    fn discard_overlong(&mut self, policy: Option<&Arc<Policy>>) {
         let Some(policy) = policy else {
             return;
         };
@@ -516,14 +525,14 @@ impl Batch<'_> {
 
     /// Discards entries that depend on the head if the node is queried for a call that may show
     /// a newer head: all responses of a batch belong to one head.
-    fn leave_out_heads(&mut self) {
+    fn discard_head_dependent(&mut self) {
         let calls = self.calls.iter().zip(&self.places).zip(&self.found);
         let mut fetched = calls.enumerate().filter(|(at, ((call, _), found))| {
             found.is_none() && call.id.is_some() && !self.is_denied(*at)
         });
-        let moves = |place: &Option<Place>| {
+        let moves = |place: &Option<CallKey>| {
             let prospect = place.as_ref().map(|place| place.prospect);
-            prospect.is_none_or(|prospect| prospect.moves_with_head())
+            prospect.is_none_or(|prospect| prospect.depends_on_head())
         };
         if fetched.any(|(_, ((_, place), _))| moves(place)) {
             for found in &mut self.found {
@@ -533,13 +542,13 @@ impl Batch<'_> {
     }
 
     /// Iterates over the places of the calls without an entry.
-    fn missing(&self) -> impl Iterator<Item = &Option<Place>> {
+    fn missing(&self) -> impl Iterator<Item = &Option<CallKey>> {
         let places = self.places.iter().zip(&self.found);
         places.filter_map(|(place, found)| found.is_none().then_some(place))
     }
 
     /// Whether there are entries and all have the same headers: they are sent under one head.
-    fn are_alike(&self) -> bool {
+    fn have_equal_headers(&self) -> bool {
         let mut stored = self.stored();
         let first = stored.next();
         first.is_some_and(|first| stored.all(|other| other.meta().fields == first.meta().fields))
@@ -547,13 +556,13 @@ impl Batch<'_> {
 
     /// Whether all calls have entries that can be sent together.
     fn is_stored(&self) -> bool {
-        self.found.iter().all(Option::is_some) && self.are_alike()
+        self.found.iter().all(Option::is_some) && self.have_equal_headers()
     }
 
     /// Checks the unchecked entries, `most` bytes of them at most, the limit of a single
     /// response, and discards those that are damaged or exceed it. Returns whether all entries
     /// remain.
-    pub(in crate::exchange) fn read(&mut self, config: &Config, most: u64) -> bool {
+    pub(in crate::exchange) fn check_entries(&mut self, config: &RouteConfig, most: u64) -> bool {
         let hot = config.process.shared.hot();
         let budget = &config.process.budget;
         let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
@@ -563,8 +572,8 @@ impl Batch<'_> {
             let (Some(place), Some(entry)) = (place, &found) else {
                 continue;
             };
-            all += unread(entry);
-            if all > most && entry.is_unread() {
+            all += unchecked_length(entry);
+            if all > most && entry.is_unchecked() {
                 *found = None;
                 may_be_given = false;
                 continue;
@@ -573,7 +582,7 @@ impl Batch<'_> {
                 continue;
             };
             if let (Some(hot), true) = (hot, reason != Reason::Memory) {
-                hot.remove_this(&place.key, entry);
+                hot.remove_if_same(&place.key, entry);
             }
             *found = None;
             may_be_given = false;
@@ -583,7 +592,7 @@ impl Batch<'_> {
 
     /// Returns the sources of the response, and the batch of the missing calls, notifications
     /// included.
-    fn part(&self, body: &[u8], policy: Option<&Arc<Policy>>) -> (Vec<Member>, Vec<u8>) {
+    fn split(&self, body: &[u8], policy: Option<&Arc<Policy>>) -> (Vec<BatchSource>, Vec<u8>) {
         let mut places = Vec::with_capacity(self.calls.len());
         let mut request = vec![b'['];
         for (at, (call, found)) in self.calls.iter().zip(&self.found).enumerate() {
@@ -591,14 +600,14 @@ impl Batch<'_> {
                 (Some(entry), Some(id)) => {
                     let (entry, id) = (Arc::clone(entry), id.to_vec());
                     places.push(match self.is_denied(at) {
-                        true => Member::Denied(entry, id),
-                        false => Member::Stored(entry, id),
+                        true => BatchSource::Denied(entry, id),
+                        false => BatchSource::Stored(entry, id),
                     });
                     continue;
                 }
                 (_, Some(id)) => {
-                    let most = Exchange::max_answer(policy, call.method);
-                    places.push(Member::Asked(id.to_vec(), most));
+                    let most = Exchange::max_response_length(policy, call.method);
+                    places.push(BatchSource::Asked(id.to_vec(), most));
                 }
                 (_, None) => {}
             }
@@ -613,12 +622,12 @@ impl Batch<'_> {
 }
 
 /// Queries the owner for all keys that are not in memory.
-fn asks_for_all(
+fn owner_lookup_keys(
     shared: &Shared,
-    batch: &Batch<'_>,
-    scope: &Scope,
-    asked: &Asked<'_>,
-) -> Option<Awaited> {
+    batch: &BatchLookup<'_>,
+    scope: &VaryKey,
+    asked: &LookupRequest<'_>,
+) -> Option<WaitTarget> {
     let (waiter, owner) = (asked.waiter?, shared.owner()?);
     let missing = || batch.missing().flatten();
     let mut keys: Vec<Key> = Vec::new();
@@ -627,9 +636,9 @@ fn asks_for_all(
     if asked.bypass || keys.is_empty() {
         return None;
     }
-    let namespace = name_of(scope.namespace());
-    let asks = owner.ask_for_all(keys, &namespace, waiter, asked.now);
-    asks.then_some(Awaited::Stored)
+    let namespace = short_hash(scope.namespace());
+    let asks = owner.lookup_all(keys, &namespace, waiter, asked.now);
+    asks.then_some(WaitTarget::Stored)
 }
 
 fn is_accept_encoding(edit: &HeadEdit) -> bool {
@@ -637,8 +646,8 @@ fn is_accept_encoding(edit: &HeadEdit) -> bool {
 }
 
 /// Number of bytes that must be checked before the entry is sent.
-fn unread(entry: &Entry) -> u64 {
-    match entry.is_unread() {
+fn unchecked_length(entry: &CacheEntry) -> u64 {
+    match entry.is_unchecked() {
         true => entry.length(b""),
         false => 0,
     }

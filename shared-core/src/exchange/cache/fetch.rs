@@ -3,23 +3,23 @@
 
 use std::sync::Arc;
 
-use super::asked::Asked;
-use super::fill::proof::Compared;
-use super::fill::wanted::What;
-use super::fill::{Fill, Settings};
-use super::found::{Found, Looked, StandIn};
-use super::identity::selector;
+use super::chain_identity::chain_selector_hash;
+use super::fill::target::FillTarget;
+use super::fill::verification::HitVerification;
+use super::fill::{Fill, FillSettings};
+use super::lookup_request::LookupRequest;
+use super::lookup_result::{LookupContext, LookupResult, StaleEntry};
 use crate::beacon::Route;
 use crate::bytes::copy_of;
-use crate::cache::entry::{Entry, Gate};
-use crate::cache::process::flights::Token;
-use crate::cache::process::identities::is_identity;
-use crate::cache::scope::Scope;
+use crate::cache::entry::{CacheEntry, CompressionGate};
+use crate::cache::process::chain_identities::is_identity_method;
+use crate::cache::process::flights::Leadership;
 use crate::cache::status::CacheStatus;
+use crate::cache::vary_key::VaryKey;
 use crate::config::UpstreamEncoding;
 use crate::exchange::actions::{HeadAction, Misuse};
-use crate::exchange::head::{CacheKind, Coding, Field, Response, ResponseHead};
-use crate::exchange::held::Held;
+use crate::exchange::buffered::BufferedBody;
+use crate::exchange::head::{Coding, Header, RequestKind, Response, ResponseHead};
 use crate::exchange::machine::Exchange;
 use crate::exchange::phase::Phase;
 use crate::exchange::transitions::Event;
@@ -28,9 +28,13 @@ use crate::mode::Mode;
 impl Exchange {
     /// Starts the fill for this request, or in the background while the client receives a stale
     /// response.
-    pub(in crate::exchange) fn fetch(&mut self, mut fill: Box<Fill>, asked: &Asked<'_>) -> Found {
+    pub(in crate::exchange) fn fetch(
+        &mut self,
+        mut fill: Box<Fill>,
+        asked: &LookupRequest<'_>,
+    ) -> LookupResult {
         if self.config.cache.background_update && !asked.never_anew && fill.leads() {
-            if let Some(found) = self.give_stale(CacheStatus::Stale, asked) {
+            if let Some(found) = self.respond_stale(CacheStatus::Stale, asked) {
                 let stand_in = self.looked.stand_in.as_ref();
                 fill.updates = stand_in.map(|it| (it.key, Arc::clone(&it.entry)));
                 self.looked.update = Some(fill);
@@ -38,78 +42,78 @@ impl Exchange {
             }
         }
         self.storing.fill = Some(fill);
-        Found::Nothing
+        LookupResult::Miss
     }
 
     /// Verifies a hit, if a verification is due: the node is queried again in the background.
     pub(in crate::exchange) fn verify(
         &mut self,
-        entry: &Arc<Entry>,
-        scope: &Scope,
-        asked: &Asked<'_>,
-        what: impl FnOnce() -> What,
+        entry: &Arc<CacheEntry>,
+        scope: &VaryKey,
+        asked: &LookupRequest<'_>,
+        what: impl FnOnce() -> FillTarget,
     ) {
         let verify = self.config.cache.verify;
         let verified = &self.config.process.shared.verified;
         if !verify.is_on() || asked.never_anew || !verified.is_due(verify.rate) {
             return;
         }
-        let fill = self.proof_of(entry, what(), scope, asked);
+        let fill = self.verification_for(entry, what(), scope, asked);
         self.looked.update = Some(fill);
     }
 
     /// Creates the fill that compares the node's response with `entry`.
-    pub(super) fn proof_of(
+    pub(super) fn verification_for(
         &self,
-        entry: &Arc<Entry>,
-        what: What,
-        scope: &Scope,
-        asked: &Asked<'_>,
+        entry: &Arc<CacheEntry>,
+        what: FillTarget,
+        scope: &VaryKey,
+        asked: &LookupRequest<'_>,
     ) -> Box<Fill> {
         let mut fill = self.new_fill(what, scope.clone(), None, asked);
         let purges = self.config.cache.verify.purges;
-        fill.compared = Some(Compared::new(Arc::clone(entry), purges));
+        fill.compared = Some(HitVerification::new(Arc::clone(entry), purges));
         fill
     }
 
     pub(in crate::exchange) fn new_fill(
         &self,
-        what: What,
-        scope: Scope,
-        token: Option<Token>,
-        asked: &Asked<'_>,
+        what: FillTarget,
+        scope: VaryKey,
+        token: Option<Leadership>,
+        asked: &LookupRequest<'_>,
     ) -> Box<Fill> {
         let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
-        let (namespace, mark) = self.mark_of(&scope, asked.now);
-        let settings = Settings {
+        let (namespace, mark) = self.dispatch_mark(&scope, asked.now);
+        let settings = FillSettings {
             asked_at: asked.now,
             generation: self.config.process.shared.generation(),
             changes: self.config.process.shared.changes.last(),
             namespace,
             mark,
             valid: Arc::clone(&self.config.cache.valid),
-            chain: self.chain(),
+            chain: self.known_chain(),
             max_ssz: self.config.ssz.max_size,
             asks_identity: self.config.upstream_encoding == UpstreamEncoding::Identity
                 && !asked.forwards_codings,
-            gate: self.gate(),
+            gate: self.compression_gate(),
             max_entry: size(self.config.cache.max_entry),
-            keeps_stale: self.config.cache.use_stale.is_any(),
+            keeps_stale: self.config.cache.use_stale.is_enabled(),
             selector: match &what {
-                What::Call(wanted) if is_identity(&wanted.method) => {
-                    selector(&self.request.cache.fields, &self.config.cache.credentials)
+                FillTarget::Call(wanted) if is_identity_method(&wanted.method) => {
+                    chain_selector_hash(&self.request.cache.fields, &self.config.cache.credentials)
                 }
                 _ => None,
             },
-            has_keyed_fields: self.config.cache.credentials.keyed().next().is_some(),
+            has_keyed_fields: self.config.cache.credentials.key_headers().next().is_some(),
         };
         let shared = Arc::clone(&self.config.process.shared);
         Box::new(Fill::new(what, scope, token, shared, settings))
     }
 
     /// Compression gate of the entries that are stored.
-    pub(in crate::exchange) fn gate(&self) -> Gate {
-        Gate {
+    pub(in crate::exchange) fn compression_gate(&self) -> CompressionGate {
+        CompressionGate {
             min_length: self.config.min_length,
             level: self.config.comp_level,
         }
@@ -119,11 +123,11 @@ impl Exchange {
     /// result: it receives the node's response to the same request, for the cache alone. The
     /// host repeats the request with the same head and body, or the exchange's own where it has
     /// one; a host that can't drops the exchange.
-    pub fn take_update(&mut self) -> Option<Self> {
+    pub fn take_background_update(&mut self) -> Option<Self> {
         let fill = self.looked.update.take()?;
         let mut update = Self::new(Arc::clone(&self.config));
         update
-            .move_on(Event::Update, |_| Phase::AwaitingUpdate)
+            .transition(Event::Update, |_| Phase::AwaitingUpdate)
             .ok()?;
         update.request = self.request.clone();
         update.upstream_edits = self.upstream_edits.clone();
@@ -133,53 +137,57 @@ impl Exchange {
             None => copy_of(&self.request_body)?,
         };
         update.cache_status = CacheStatus::Miss;
-        update.looked = Looked {
+        update.looked = LookupContext {
             at: self.looked.at,
             key: one.as_ref().map_or(self.looked.key, |one| Some(one.key)),
             rpc_method: match &one {
                 Some(one) => one.method.clone(),
                 None => self.looked.rpc_method.clone(),
             },
-            stand_in: self.looked.stand_in.as_ref().map(StandIn::again),
-            ..Looked::default()
+            stand_in: self
+                .looked
+                .stand_in
+                .as_ref()
+                .map(StaleEntry::clone_for_request),
+            ..LookupContext::default()
         };
         update.storing.fill = Some(fill);
         // clients that receive the entry from the cache later see the block, too
         update.watched = self.watched.take();
         if one.is_some() {
-            update.say_decoded();
+            update.set_decoded_headers();
         }
-        if update.request.cache.kind == CacheKind::Resource {
-            let route = Route::of(&update.request.cache.target);
-            update.ask_on_condition(route != Route::Other);
+        if update.request.cache.kind == RequestKind::Resource {
+            let route = Route::from_target(&update.request.cache.target);
+            update.make_conditional(route != Route::Other);
         }
         Some(update)
     }
 
     /// Decides the treatment of the node's response where no client waits for it.
-    pub(in crate::exchange) fn judge_update<'a, I>(
+    pub(in crate::exchange) fn plan_background_response<'a, I>(
         &mut self,
         mut head: ResponseHead<I>,
     ) -> Result<HeadAction, Misuse>
     where
-        I: Iterator<Item = Field<'a>> + Clone,
+        I: Iterator<Item = Header<'a>> + Clone,
     {
         // the response becomes no part of another one
         head.subrequest = false;
         if !self.storing.is_judged {
-            self.judge_storing(&head);
+            self.decide_storage(&head);
         }
-        let is_answer = self.judge_inquiry(&head);
+        let is_answer = self.check_probe_head(&head);
         self.head_edits.clear();
-        let held = Held::of(&head);
+        let held = BufferedBody::for_head(&head);
         let mode = match Response::read(head.fields).coding {
             Coding::Identity => Mode::Subrequest,
             Coding::Gzip | Coding::Other => Mode::Encoded,
         };
-        self.pass(Event::HeadToPass, held, mode)?;
+        self.start_passing(Event::HeadToPass, held, mode)?;
         Ok(match is_answer {
             true => HeadAction::Tee,
-            false => self.tee_or_pass(),
+            false => self.copy_or_pass(),
         })
     }
 }

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use super::asked::Asked;
-use super::found::Found;
-use crate::cache::entry::{Entry, Lending};
+use super::lookup_request::LookupRequest;
+use super::lookup_result::LookupResult;
+use crate::cache::entry::{CacheEntry, IdentityLoanState};
 use crate::cache::process::wake::Waiter;
 use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::cache::Key;
 use crate::exchange::actions::Misuse;
-use crate::exchange::answer::{Answer, Decoding};
-use crate::exchange::head::{is_bytewise, HeadEdit};
-use crate::exchange::held::{Borrowed, Loan};
+use crate::exchange::buffered::{EntryReservation, EntryReservations};
+use crate::exchange::head::{is_byte_dependent_header, HeadEdit};
 use crate::exchange::machine::Exchange;
 use crate::exchange::phase::Phase;
+use crate::exchange::response_body::{PendingDecode, ResponseBody};
 use crate::exchange::transitions::Event;
 use crate::gzip::oneshot::off_loop_length;
 use crate::gzip::splice::Body;
@@ -27,50 +27,50 @@ impl Exchange {
     /// Responds with an entry that was found under `key` or was shared, if it is usable. Where
     /// memory is too short to decode it, the node's response is streamed, and the entry stays as
     /// it is.
-    pub(in crate::exchange) fn give(
+    pub(in crate::exchange) fn respond_from_entry(
         &mut self,
         key: &Key,
-        entry: Arc<Entry>,
+        entry: Arc<CacheEntry>,
         id: Option<&[u8]>,
-        asked: &Asked<'_>,
-    ) -> Option<Found> {
+        asked: &LookupRequest<'_>,
+    ) -> Option<LookupResult> {
         if self.looked.is_unverified {
-            self.learn_identity(&entry, asked);
+            self.seed_identity(&entry, asked);
             return None;
         }
-        if self.is_too_long_to_give(&entry, id) {
-            return self.say_too_long().map(Found::Answer);
+        if self.exceeds_limit(&entry, id) {
+            return self.respond_limit_exceeded().map(LookupResult::Hit);
         }
-        let is_result = id.is_some() && self.gives_result();
+        let is_result = id.is_some() && self.wants_ssz_result();
         let is_plain = is_result || !self.may_gzip(asked);
         let is_to_decode = is_plain && (id.is_some() || self.needs_body(&entry));
         let may_be_coded = !is_result && self.can_gzip(&entry, asked);
-        let mut borrowed = Borrowed::default();
-        if is_to_decode && !self.borrow(&entry, &mut borrowed) && !may_be_coded {
+        let mut borrowed = EntryReservations::default();
+        if is_to_decode && !self.reserve_decode(&entry, &mut borrowed) && !may_be_coded {
             self.reason = Reason::Memory;
-            return Some(Found::Nothing);
+            return Some(LookupResult::Miss);
         }
-        if self.is_long_to_give(&entry, id, asked) {
+        if self.needs_job(&entry, id, asked) {
             let id = id.map(<[u8]>::to_vec);
-            let decoding = Decoding::One(*key, entry, id, borrowed);
-            return Some(Found::ToDecode(Box::new(decoding)));
+            let decoding = PendingDecode::One(*key, entry, id, borrowed);
+            return Some(LookupResult::HitToDecode(Box::new(decoding)));
         }
-        self.give_at_once(key, &entry, id, asked, borrowed)
-            .map(Found::Answer)
+        self.respond_now(key, &entry, id, asked, borrowed)
+            .map(LookupResult::Hit)
     }
 
-    fn give_at_once(
+    fn respond_now(
         &mut self,
         key: &Key,
-        entry: &Arc<Entry>,
+        entry: &Arc<CacheEntry>,
         id: Option<&[u8]>,
-        asked: &Asked<'_>,
-        borrowed: Borrowed,
-    ) -> Option<Box<Answer>> {
+        asked: &LookupRequest<'_>,
+        borrowed: EntryReservations,
+    ) -> Option<Box<ResponseBody>> {
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
         let checked = entry.check_within(&self.config.process.budget, limit);
         if let Err(reason) = checked {
-            self.throw_away(key, entry, reason, asked.now);
+            self.remove_damaged(key, entry, reason, asked.now);
             return None;
         }
         let weight = entry.weight();
@@ -78,7 +78,7 @@ impl Exchange {
         if let Some(hot) = self.config.process.shared.hot() {
             if entry.weight() != weight {
                 // the entry has both codings from now on
-                hot.reweigh(key, entry);
+                hot.update_weight(key, entry);
             }
         }
         answer
@@ -86,10 +86,10 @@ impl Exchange {
 
     /// Removes an entry that failed its strict check, here and at the owner, unless the check only
     /// lacked memory.
-    fn throw_away(&mut self, key: &Key, entry: &Arc<Entry>, reason: Reason, now: u64) {
+    fn remove_damaged(&mut self, key: &Key, entry: &Arc<CacheEntry>, reason: Reason, now: u64) {
         let shared = &self.config.process.shared;
         if let Some(hot) = shared.hot() {
-            hot.remove_this(key, entry);
+            hot.remove_if_same(key, entry);
         }
         self.looked.unreadable = Some(reason);
         if reason == Reason::Memory {
@@ -99,17 +99,17 @@ impl Exchange {
         if let Some(owner) = shared.owner() {
             let query = format!("key={}", const_hex::encode(key));
             // the result of the purge is ignored
-            let _ = owner.ask_to_purge(query.as_bytes(), None, Waiter::NOBODY, now);
+            let _ = owner.purge(query.as_bytes(), None, Waiter::NONE, now);
         }
     }
 
     /// Whether preparing the response takes too long for an event loop.
-    fn is_long_to_give(&self, entry: &Entry, id: Option<&[u8]>, asked: &Asked<'_>) -> bool {
+    fn needs_job(&self, entry: &CacheEntry, id: Option<&[u8]>, asked: &LookupRequest<'_>) -> bool {
         let most = off_loop_length(self.config.comp_level) as u64;
         let decodes = !self.may_gzip(asked)
             && (id.is_some() || self.needs_body(entry))
             && entry.inflates() > most;
-        let is_read = id.is_some() && self.gives_result() || entry.is_unread();
+        let is_read = id.is_some() && self.wants_ssz_result() || entry.is_unchecked();
         decodes || is_read && entry.length(b"") > most
     }
 
@@ -117,40 +117,40 @@ impl Exchange {
     /// the node.
     pub(in crate::exchange) fn decode(&mut self) -> Result<(), Misuse> {
         let Phase::Decoding(decoding) = &mut self.phase else {
-            return Err(self.misuse(Event::Coded));
+            return Err(self.misuse(Event::Compressed));
         };
         let decoding = std::mem::take(&mut **decoding);
-        let asked = self.asked_before();
+        let asked = self.saved_lookup_request();
         let answer = match decoding {
             _ if memory::is_short() => None,
-            Decoding::One(key, entry, id, borrowed) => {
-                self.give_at_once(&key, &entry, id.as_deref(), &asked, borrowed)
+            PendingDecode::One(key, entry, id, borrowed) => {
+                self.respond_now(&key, &entry, id.as_deref(), &asked, borrowed)
             }
-            Decoding::Batch {
+            PendingDecode::Batch {
                 answers,
                 gzip,
                 borrowed,
             } => self.decode_batch(&answers, gzip, &asked, borrowed),
-            Decoding::Begun => None,
+            PendingDecode::Running => None,
         };
         let Some(answer) = answer else {
-            self.forget_look_up();
+            self.reset_lookup();
             if let Some(reason) = self.looked.unreadable.take() {
                 self.reason = reason;
             }
-            self.move_on(Event::Miss, |_| Phase::AwaitingHead)?;
-            return self.ask_for_allowed().map(|_| ());
+            self.transition(Event::Miss, |_| Phase::AwaitingHead)?;
+            return self.forward_allowed_calls().map(|_| ());
         };
-        self.move_on(Event::Hit, |_| Phase::Ready(answer))
+        self.transition(Event::Hit, |_| Phase::Ready(answer))
     }
 
     /// Returns the lookup request with the properties that the host set at the lookup.
-    pub(in crate::exchange) fn asked_before(&self) -> Asked<'static> {
-        Asked {
+    pub(in crate::exchange) fn saved_lookup_request(&self) -> LookupRequest<'static> {
+        LookupRequest {
             now: self.looked.at,
             coding_allowed: self.looked.may_code,
             host_writes_vary: self.looked.host_writes_vary,
-            ..Asked::default()
+            ..LookupRequest::default()
         }
     }
 
@@ -163,16 +163,16 @@ impl Exchange {
     /// Creates the response from an entry under an id, or (`None`) without one, if possible.
     pub(in crate::exchange) fn respond_with(
         &mut self,
-        entry: &Entry,
+        entry: &CacheEntry,
         id: Option<&[u8]>,
-        asked: &Asked<'_>,
-        mut borrowed: Borrowed,
-    ) -> Option<Box<Answer>> {
+        asked: &LookupRequest<'_>,
+        mut borrowed: EntryReservations,
+    ) -> Option<Box<ResponseBody>> {
         if id.is_none() && !self.needs_body(entry) {
             return Some(self.respond(entry, None, asked, borrowed));
         }
-        if let Some(id) = id.filter(|_| self.gives_result()) {
-            return self.respond_with_result(entry, id, asked, borrowed);
+        if let Some(id) = id.filter(|_| self.wants_ssz_result()) {
+            return self.respond_with_ssz_result(entry, id, asked, borrowed);
         }
         let id = id.unwrap_or_default();
         let body = if self.may_gzip(asked) {
@@ -180,7 +180,7 @@ impl Exchange {
                 true => entry.gzip_always(id),
                 false => entry.gzip(id),
             }
-        } else if self.borrow(entry, &mut borrowed) {
+        } else if self.reserve_decode(entry, &mut borrowed) {
             entry.identity(id)
         } else if self.can_gzip(entry, asked) {
             entry.gzip(id)
@@ -192,36 +192,40 @@ impl Exchange {
 
     /// Reserves the memory for the decoded form of an entry. Returns `false` if there is not
     /// enough.
-    pub(in crate::exchange) fn borrow(&self, entry: &Entry, borrowed: &mut Borrowed) -> bool {
+    pub(in crate::exchange) fn reserve_decode(
+        &self,
+        entry: &CacheEntry,
+        borrowed: &mut EntryReservations,
+    ) -> bool {
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
-        match entry.lend(&self.config.process.budget, limit) {
-            Lending::Free => true,
-            Lending::Lent(lent) => {
-                let is_it = |loan: &Loan| match loan {
-                    Loan::Decoded(other) => Arc::ptr_eq(other, &lent),
-                    Loan::Assembled { .. } => false,
+        match entry.borrow_identity(&self.config.process.budget, limit) {
+            IdentityLoanState::NotReserved => true,
+            IdentityLoanState::Reserved(lent) => {
+                let is_it = |loan: &EntryReservation| match loan {
+                    EntryReservation::DecodedEntry(other) => Arc::ptr_eq(other, &lent),
+                    EntryReservation::Assembled { .. } => false,
                 };
                 if !borrowed.iter().any(is_it) {
-                    borrowed.push(Loan::Decoded(lent));
+                    borrowed.push(EntryReservation::DecodedEntry(lent));
                 }
                 true
             }
-            Lending::Refused => false,
+            IdentityLoanState::Refused => false,
         }
     }
 
     /// Whether the client accepts the compressed form of the entry.
-    fn can_gzip(&self, entry: &Entry, asked: &Asked<'_>) -> bool {
-        entry.is_coded() && self.may_gzip_at_all(asked)
+    fn can_gzip(&self, entry: &CacheEntry, asked: &LookupRequest<'_>) -> bool {
+        entry.is_compressed() && self.may_gzip_at_all(asked)
     }
 
-    pub(in crate::exchange) fn may_gzip_at_all(&self, asked: &Asked<'_>) -> bool {
+    pub(in crate::exchange) fn may_gzip_at_all(&self, asked: &LookupRequest<'_>) -> bool {
         asked.coding_allowed
             && !self.request.no_transform
             && self.request.accept_encoding.allows_gzip()
     }
 
-    pub(in crate::exchange) fn may_gzip(&self, asked: &Asked<'_>) -> bool {
+    pub(in crate::exchange) fn may_gzip(&self, asked: &LookupRequest<'_>) -> bool {
         asked.coding_allowed
             && !self.request.no_transform
             && self.request.accept_encoding.prefers_gzip()
@@ -231,18 +235,18 @@ impl Exchange {
     /// alone.
     pub(in crate::exchange) fn respond(
         &mut self,
-        entry: &Entry,
+        entry: &CacheEntry,
         body: Option<Body>,
-        asked: &Asked<'_>,
-        borrowed: Borrowed,
-    ) -> Box<Answer> {
+        asked: &LookupRequest<'_>,
+        borrowed: EntryReservations,
+    ) -> Box<ResponseBody> {
         let meta = entry.meta();
         self.cache_status = self.looked.given_as.unwrap_or(CacheStatus::Hit);
         self.mode = Mode::Hit;
         self.looked.age = Some(asked.now.saturating_sub(meta.stored_at));
         let gzip = match &body {
             Some(body) => body.is_gzip(),
-            None => entry.is_coded() && self.may_gzip(asked),
+            None => entry.is_compressed() && self.may_gzip(asked),
         };
         // room for these headers, Vary, Content-Encoding, Cache-Status, Content-Length, and Age for
         // a resource
@@ -258,12 +262,12 @@ impl Exchange {
                 continue;
             }
             if is("content-type") {
-                self.varies = self.config.types.contains(value) || entry.is_coded();
+                self.varies = self.config.types.contains(value) || entry.is_compressed();
                 self.head_edits
                     .push(HeadEdit::set("Content-Type", value.clone()));
                 continue;
             }
-            if gzip && is_bytewise(name) {
+            if gzip && is_byte_dependent_header(name) {
                 continue;
             }
             let weak = if is("etag") && gzip {
@@ -289,11 +293,11 @@ impl Exchange {
             }
         } else {
             let vary = if self.varies && asked.host_writes_vary {
-                vary::without(lines(), "Accept-Encoding")
+                vary::remove_name(lines(), "Accept-Encoding")
             } else if !self.varies || vary::covers(lines(), "Accept-Encoding") {
-                vary::without(lines(), "")
+                vary::remove_name(lines(), "")
             } else {
-                vary::with(lines(), "Accept-Encoding")
+                vary::add_name(lines(), "Accept-Encoding")
             };
             if !vary.is_empty() {
                 self.head_edits.push(HeadEdit::set("Vary", vary));
@@ -312,11 +316,11 @@ impl Exchange {
         if let Some(body) = &body {
             self.set_content_length(usize::try_from(body.length()).unwrap_or(usize::MAX));
         }
-        let mut answer = Box::new(Answer {
+        let mut answer = Box::new(ResponseBody {
             status: meta.status,
             stored: Some(body.unwrap_or_default()),
             borrowed,
-            ..Answer::default()
+            ..ResponseBody::default()
         });
         self.finish_resource(&mut answer, entry, asked);
         answer

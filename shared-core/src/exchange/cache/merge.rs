@@ -5,56 +5,56 @@
 //! errors in place of the incomplete responses: the others and the stored ones are sent in any
 //! case.
 
-use super::assembly::Assembled;
-use super::part::{Loss, Refused};
+use super::batch_assembly::BatchResponse;
+use super::split_batch::{OutOfMemory, UnusableResponse};
 use crate::cache::reason::Reason;
-use crate::coded::BodyCoding;
 use crate::exchange::actions::{EndAction, Misuse, PieceAction};
-use crate::exchange::head::{has_no_body, Field, HeadEdit, Response, ResponseHead};
-use crate::exchange::held::Held;
+use crate::exchange::buffered::BufferedBody;
+use crate::exchange::head::{has_no_body, HeadEdit, Header, Response, ResponseHead};
 use crate::exchange::machine::Exchange;
 use crate::exchange::phase::Phase;
 use crate::exchange::transitions::Event;
 use crate::gzip::oneshot::off_loop_length;
 use crate::mode::Mode;
 use crate::negotiate::media_type;
+use crate::request_coding::BodyCoding;
 use crate::transcode::JSON;
 
 impl Exchange {
     /// Whether the response with this status is merged with stored responses.
-    pub(in crate::exchange) fn is_to_be_merged(&self, status: u16) -> bool {
+    pub(in crate::exchange) fn can_be_merged(&self, status: u16) -> bool {
         let Phase::AwaitingPart(mixed) = &self.phase else {
             return false;
         };
         // nothing is merged into an upgrade, or into a bodiless response to the whole batch
-        status != 101 && !(mixed.is_all_asked() && has_no_body(status))
+        status != 101 && !(mixed.is_forwarded_whole() && has_no_body(status))
     }
 
     /// Reads the head of the node's response to the missing calls.
-    pub(in crate::exchange) fn judge_part<'a, I>(
+    pub(in crate::exchange) fn part_head<'a, I>(
         &mut self,
         response: &Response<'_>,
         head: &ResponseHead<I>,
     ) where
-        I: Iterator<Item = Field<'a>> + Clone,
+        I: Iterator<Item = Header<'a>> + Clone,
     {
         let Phase::AwaitingPart(mixed) = &mut self.phase else {
             return;
         };
         self.varies = true;
-        response.vary_edits(head.host_writes_vary, &mut self.head_edits);
-        mixed.held = Held {
+        response.vary_accept_encoding_edits(head.host_writes_vary, &mut self.head_edits);
+        mixed.held = BufferedBody {
             borrowed: std::mem::take(&mut mixed.held.borrowed),
-            ..Held::of(head)
+            ..BufferedBody::for_head(head)
         };
-        response.recoded_edits(&mut mixed.held.recoded_edits);
+        response.edits_for_compressed_body(&mut mixed.held.recoded_edits);
         mixed.node_status = head.status;
         if has_no_body(head.status) {
             mixed.status = 200;
             // the response ends with its head; Content-Length describes another body
             mixed.held.delimited = true;
             mixed.held.declared = None;
-        } else if matches!(head.status, 205 | 206) && !mixed.is_all_asked() {
+        } else if matches!(head.status, 205 | 206) && !mixed.is_forwarded_whole() {
             // the merged response has all of its parts, and another body
             mixed.status = 200;
         } else if head.status == 202 && mixed.is_all_stored() {
@@ -62,75 +62,72 @@ impl Exchange {
             mixed.status = 200;
         }
         mixed.is_json = response.content_type.is_some_and(media_type::is_json);
-        mixed.coding = BodyCoding::of_response(head.fields.clone());
+        mixed.coding = BodyCoding::from_response(head.fields.clone());
         if mixed.coding == BodyCoding::Other {
-            mixed.lost = Some(Loss::Unreadable);
+            mixed.lost = Some(UnusableResponse::Unreadable);
         }
         mixed.gzip &= !response.no_transform;
         let failed = self.looked.failed;
-        if failed.is_some_and(|it| it.failure.is_before_head()) && !mixed.is_all_asked() {
+        if failed.is_some_and(|it| it.failure.is_before_head()) && !mixed.is_forwarded_whole() {
             // the host's own response, in place of the node's
             mixed.node_status = 0;
-            mixed.lost = Some(Loss::Unreadable);
+            mixed.lost = Some(UnusableResponse::Unreadable);
         }
     }
 
     /// Buffers a piece of the node's response to the missing calls.
-    pub(in crate::exchange) fn piece_of_part(
-        &mut self,
-        piece: &[u8],
-    ) -> Result<PieceAction, Misuse> {
+    pub(in crate::exchange) fn part_piece(&mut self, piece: &[u8]) -> Result<PieceAction, Misuse> {
         let Phase::CollectingPart(mixed) = &mut self.phase else {
             return Err(self.misuse(Event::Piece));
         };
         if mixed.is_unjudged || mixed.lost.is_some() {
-            return Ok(PieceAction::Taken);
+            return Ok(PieceAction::Buffered);
         }
-        let most = mixed.buffered_at_most(&self.config);
+        let most = mixed.max_buffered(&self.config);
         let held = &mut mixed.held;
         let length = held.body.len() + piece.len();
         let room = if length as u64 > most {
             Err(Mode::Memory)
         } else {
-            held.make_room_for_part(&self.config, length, most)
+            held.grow_for_split_batch(&self.config, length, most)
         };
         if let Err(reason) = room {
             if !mixed.may_stream() {
-                mixed.lose(Loss::Length);
-                self.refuse_fill();
-                return Ok(PieceAction::Taken);
+                mixed.discard_upstream_part(UnusableResponse::Length);
+                self.discard_fill();
+                return Ok(PieceAction::Buffered);
             }
             // until two bytes of the array are known the response can't be streamed
             let begun = mixed.held.body.iter();
             let begun = begun.filter(|byte| !byte.is_ascii_whitespace());
             if begun.take(2).count() == 2 {
-                self.give_up(reason)?;
-                return Ok(PieceAction::GiveUp);
+                self.send_original(reason)?;
+                return Ok(PieceAction::SendOriginal);
             }
         }
         mixed.held.body.extend_from_slice(piece);
         self.received = mixed.held.body.len() as u64;
-        Ok(PieceAction::Taken)
+        Ok(PieceAction::Buffered)
     }
 
     /// Ends the node's response to the missing calls.
-    pub(in crate::exchange) fn end_of_part(&mut self) -> Result<EndAction, Misuse> {
+    pub(in crate::exchange) fn part_end(&mut self) -> Result<EndAction, Misuse> {
         let Phase::CollectingPart(mixed) = &mut self.phase else {
             return Err(self.misuse(Event::End));
         };
         if mixed.is_unjudged {
-            self.cut_short()?;
+            self.abort()?;
             return Ok(EndAction::Fail);
         }
         if mixed.lost.is_none() {
-            mixed.is_cut |= mixed.held.is_short() || !mixed.held.is_whole();
+            mixed.is_cut |= mixed.held.is_truncated() || !mixed.held.is_complete();
         }
         let own = mixed.work_of_decoding(&self.config);
         // the body is complete
         let held = &mut mixed.held;
         held.shrink_to(held.body.capacity() + held.body.len());
-        let work = (own as u64).saturating_add(mixed.work());
-        self.move_on(Event::End, Phase::ended)?;
+        let work = (own as u64).saturating_add(mixed.coding_work());
+        self.transition(Event::End, Phase::into_ended)?;
         Ok(EndAction::Code {
             off_loop: work > off_loop_length(self.config.comp_level) as u64,
         })
@@ -138,28 +135,28 @@ impl Exchange {
 
     /// Ends a truncated response of the node: its complete responses are sent, and errors for the
     /// other calls.
-    pub(in crate::exchange) fn end_of_cut_part(&mut self) -> Result<EndAction, Misuse> {
+    pub(in crate::exchange) fn part_truncated(&mut self) -> Result<EndAction, Misuse> {
         if let Phase::CollectingPart(mixed) = &mut self.phase {
             mixed.is_cut = true;
         }
-        self.end_of_part()
+        self.part_end()
     }
 
     /// Puts the stored responses in front of the node's array, which is streamed from here on, and
     /// gives up the request's order.
-    pub(in crate::exchange) fn open_what_was_held(&mut self) -> Result<(), Refused> {
+    pub(in crate::exchange) fn send_stored_then_stream(&mut self) -> Result<(), OutOfMemory> {
         let (Phase::CollectingPart(mixed) | Phase::Merging(mixed)) = &mut self.phase else {
             return Ok(());
         };
         if mixed.lost.is_some() || !mixed.may_stream() {
             // stored responses can't precede an encoded body, a head that was not read, or a body
             // that is no array
-            return Err(Refused);
+            return Err(OutOfMemory);
         }
         // the caller does not repeat a piece that was buffered in part
         let received = usize::try_from(self.received).unwrap_or(usize::MAX);
         mixed.held.body.truncate(received);
-        let Some(opened) = mixed.opened()? else {
+        let Some(opened) = mixed.array_prefix()? else {
             return Ok(());
         };
         let held = &mut mixed.held;
@@ -179,20 +176,20 @@ impl Exchange {
         self.decode_part();
         let assembled = match &self.phase {
             Phase::Merging(mixed) => self.assemble(mixed),
-            _ => Err(Refused),
+            _ => Err(OutOfMemory),
         };
         let Ok(assembled) = assembled else {
-            return self.cut_short();
+            return self.abort();
         };
         let Phase::Merging(mixed) = &mut self.phase else {
-            return Err(self.misuse(Event::Coded));
+            return Err(self.misuse(Event::Compressed));
         };
         let held = &mut mixed.held;
         if mixed.coding != BodyCoding::None {
             self.head_edits.push(HeadEdit::remove("Content-Encoding"));
         }
         let merged = match assembled {
-            Assembled::AsItCame => {
+            BatchResponse::Unchanged => {
                 mixed.status = 0;
                 if mixed.coding != BodyCoding::None {
                     self.head_edits.append(&mut held.recoded_edits);
@@ -201,7 +198,7 @@ impl Exchange {
                 self.head_edits.push(HeadEdit::content_length(length));
                 None
             }
-            Assembled::Merged(merged, is_of_node) => {
+            BatchResponse::Merged(merged, is_of_node) => {
                 // an empty body has no media type
                 if held.body.is_empty() || !is_of_node && !mixed.is_json {
                     self.head_edits.push(HeadEdit::set("Content-Type", JSON));
@@ -221,7 +218,7 @@ impl Exchange {
             }
         };
         self.mode = Mode::Merged;
-        self.move_on(Event::Coded, |phase| phase.coded(merged))
+        self.transition(Event::Compressed, |phase| phase.into_ready(merged))
     }
 
     /// Decodes the node's response, if it is encoded, and builds the entries that are stored.
@@ -238,17 +235,17 @@ impl Exchange {
                         fill.decoded();
                     }
                 }
-                Err(loss) => mixed.lose(loss),
+                Err(loss) => mixed.discard_upstream_part(loss),
             }
         }
         if mixed.is_cut {
             self.reason = Reason::Cut;
-            return self.refuse_fill();
+            return self.discard_fill();
         }
         match (&mixed.lost, fill) {
             (None, Some(fill)) => drop(fill.build_from(&mixed.held.body, &mut Vec::new())),
             (None, None) => {}
-            (Some(_), _) => self.refuse_fill(),
+            (Some(_), _) => self.discard_fill(),
         }
     }
 }

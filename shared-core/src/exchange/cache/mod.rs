@@ -2,48 +2,48 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `asked`, `found` | input and result of a lookup |
-//! | `look_up`, `seek`, `batch`, `resource` | lookup of a request, of one response, of a batch, of a GET |
-//! | `decoded` | lookup of a compressed body |
-//! | `calls`, `scope` | keys and vary keys |
-//! | `waits` | waiting for the owner and for other requests' fetches |
-//! | `hit`, `stand_in` | responses from fresh and from stale entries |
-//! | `result` | the result of a call as SSZ |
-//! | `part`, `merge`, `assembly`, `pairing` | split batches: their parts, the node's response, the merged body, the pairing of calls and responses |
-//! | `fetch`, `keep`, `storing` | fetches for the cache, and copies of responses |
+//! | `lookup_request`, `lookup_result` | input and result of a lookup |
+//! | `lookup`, `find_entry`, `batch`, `resource` | lookup of a request, of one response, of a batch, of a GET |
+//! | `compressed_lookup` | lookup of a compressed body |
+//! | `call_keys`, `request_vary_key` | keys and vary keys |
+//! | `waiting` | waiting for the owner and for other requests' fetches |
+//! | `hit`, `serve_stale` | responses from fresh and from stale entries |
+//! | `ssz_result` | the result of a call as SSZ |
+//! | `split_batch`, `merge`, `batch_assembly`, `pairing` | split batches: their parts, the node's response, the merged body, the pairing of calls and responses |
+//! | `fetch`, `copy_response`, `store_plan` | fetches for the cache, and copies of responses |
 //! | `fill` | the fetch of a response that is to be stored |
-//! | `forms` | one resource in two formats |
-//! | `changing` | requests that invalidate stored responses |
-//! | `identity` | chain identity |
-//! | `shown`, `watch` | blocks that responses show to clients |
-//! | `purging`, `telling` | purge requests and status requests |
+//! | `format_pair` | one resource in two formats |
+//! | `invalidation` | requests that invalidate stored responses |
+//! | `chain_identity` | chain identity |
+//! | `observe_blocks`, `block_observer` | blocks that responses show to clients |
+//! | `purge_request`, `status_request` | purge requests and status requests |
 
-pub(super) mod asked;
-mod assembly;
 mod batch;
-mod calls;
-mod changing;
-mod decoded;
+mod batch_assembly;
+pub(super) mod block_observer;
+mod call_keys;
+mod chain_identity;
+mod compressed_lookup;
+mod copy_response;
 mod fetch;
 pub(super) mod fill;
-mod forms;
-pub(super) mod found;
+mod find_entry;
+mod format_pair;
 mod hit;
-mod identity;
-mod keep;
-pub(super) mod look_up;
+mod invalidation;
+pub(super) mod lookup;
+pub(super) mod lookup_request;
+pub(super) mod lookup_result;
 mod merge;
+mod observe_blocks;
 mod pairing;
-pub(super) mod part;
-pub(super) mod purging;
+pub(super) mod purge_request;
+mod request_vary_key;
 mod resource;
-mod result;
-mod scope;
-mod seek;
-mod shown;
-mod stand_in;
-pub(super) mod storing;
+mod serve_stale;
+pub(super) mod split_batch;
+mod ssz_result;
 #[cfg(not(target_family = "wasm"))]
-pub(super) mod telling;
-pub(super) mod waits;
-pub(super) mod watch;
+pub(super) mod status_request;
+pub(super) mod store_plan;
+pub(super) mod waiting;

@@ -5,8 +5,8 @@
 //! as calls, or the last ones are missing from a truncated response. Responses are sent with
 //! the ids that they have: the pairing decides their order and their maximum lengths.
 
-use super::part::{Member, Refused};
-use crate::jsonrpc::elements::Elements;
+use super::split_batch::{BatchSource, OutOfMemory};
+use crate::jsonrpc::batch_elements::Elements;
 use crate::jsonrpc::ids::by_id;
 
 /// The node's responses, as indices into its response array.
@@ -19,27 +19,31 @@ pub(super) struct Pairing {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
+enum CallState {
     Free,
     /// The response is paired with a call.
-    Taken,
+    Paired,
     /// The response has the id of a call whose response is stored.
     Dropped,
 }
 
 /// Pairs the calls of a batch with the node's responses, whose text is `text`.
-pub(super) fn pair(calls: &[Member], elements: &Elements, text: &[u8]) -> Result<Pairing, Refused> {
+pub(super) fn pair(
+    calls: &[BatchSource],
+    elements: &Elements,
+    text: &[u8],
+) -> Result<Pairing, OutOfMemory> {
     let answers = &elements.all[..];
     let mut pairing = Pairing::default();
     pairing
         .of_call
         .try_reserve_exact(calls.len())
-        .map_err(|_| Refused)?;
+        .map_err(|_| OutOfMemory)?;
     pairing.of_call.resize(calls.len(), None);
-    let mut uses = filled(answers.len(), Use::Free)?;
+    let mut uses = filled(answers.len(), CallState::Free)?;
     // the first response with each id, and for each response the next one with its id
     let mut first = by_id();
-    first.try_reserve(answers.len()).map_err(|_| Refused)?;
+    first.try_reserve(answers.len()).map_err(|_| OutOfMemory)?;
     let mut next: Vec<Option<usize>> = filled(answers.len(), None)?;
     for (at, answer) in answers.iter().enumerate().rev() {
         if let Some(id) = &answer.id {
@@ -53,36 +57,39 @@ pub(super) fn pair(calls: &[Member], elements: &Elements, text: &[u8]) -> Result
         Some(at)
     };
     for (call, of_call) in calls.iter().zip(&mut pairing.of_call) {
-        if let Member::Asked(id, _) = call {
+        if let BatchSource::Asked(id, _) = call {
             *of_call = take(id);
             if let Some(at) = *of_call {
-                uses[at] = Use::Taken;
+                uses[at] = CallState::Paired;
             }
         }
     }
     for call in calls {
-        if let Member::Stored(_, id) = call {
+        if let BatchSource::Stored(_, id) = call {
             if let Some(at) = take(id) {
-                uses[at] = Use::Dropped;
+                uses[at] = CallState::Dropped;
             }
         }
     }
-    pairing.pair_by_place(calls, &mut uses, elements.is_whole);
+    pairing.pair_by_position(calls, &mut uses, elements.is_whole);
     pairing
         .others
         .try_reserve(answers.len())
-        .map_err(|_| Refused)?;
-    let is_free = |at: &usize| uses[*at] == Use::Free;
+        .map_err(|_| OutOfMemory)?;
+    let is_free = |at: &usize| uses[*at] == CallState::Free;
     pairing.others.extend((0..answers.len()).filter(is_free));
     Ok(pairing)
 }
 
 impl Pairing {
-    fn pair_by_place(&mut self, calls: &[Member], uses: &mut [Use], is_whole: bool) {
-        let is_asked = |call: &Member| matches!(call, Member::Asked(..));
+    fn pair_by_position(&mut self, calls: &[BatchSource], uses: &mut [CallState], is_whole: bool) {
+        let is_asked = |call: &BatchSource| matches!(call, BatchSource::Asked(..));
         let asked = calls.iter().filter(|call| is_asked(call)).count();
-        let is_kept = |one: &&mut Use| **one != Use::Dropped;
-        let answered = uses.iter().filter(|one| **one != Use::Dropped).count();
+        let is_kept = |one: &&mut CallState| **one != CallState::Dropped;
+        let answered = uses
+            .iter()
+            .filter(|one| **one != CallState::Dropped)
+            .count();
         if answered > asked || answered < asked && is_whole {
             return;
         }
@@ -90,17 +97,17 @@ impl Pairing {
         let of_asked = of_asked.filter(|(call, _)| is_asked(call));
         let kept = uses.iter_mut().enumerate().filter(|(_, one)| is_kept(one));
         for ((_, of_call), (at, one)) in of_asked.zip(kept) {
-            if of_call.is_none() && *one == Use::Free {
+            if of_call.is_none() && *one == CallState::Free {
                 *of_call = Some(at);
-                *one = Use::Taken;
+                *one = CallState::Paired;
             }
         }
     }
 }
 
-fn filled<T: Clone>(length: usize, with: T) -> Result<Vec<T>, Refused> {
+fn filled<T: Clone>(length: usize, with: T) -> Result<Vec<T>, OutOfMemory> {
     let mut all = Vec::new();
-    all.try_reserve_exact(length).map_err(|_| Refused)?;
+    all.try_reserve_exact(length).map_err(|_| OutOfMemory)?;
     all.resize(length, with);
     Ok(all)
 }

@@ -3,74 +3,74 @@
 
 use std::sync::Arc;
 
-use super::asked::{Asked, Sought};
-use super::fill::wanted::{Resource, What};
-use super::forms::key_in;
-use super::found::Found;
-use super::waits::Waits;
+use super::fill::target::{FillResource, FillTarget};
+use super::format_pair::format_pair_key;
+use super::lookup_request::{LookupRequest, LookupTarget};
+use super::lookup_result::LookupResult;
+use super::waiting::WaitingRequest;
 use crate::beacon;
 use crate::beacon::Route;
-use crate::cache::entry::Entry;
-use crate::cache::http;
-use crate::cache::http::Said;
+use crate::cache::entry::CacheEntry;
 use crate::cache::reason::Reason;
-use crate::cache::resource::key_of;
-use crate::cache::scope::Scope;
+use crate::cache::resource::resource_key;
+use crate::cache::response_directives;
+use crate::cache::response_directives::CacheDirectives;
 use crate::cache::status::CacheStatus;
-use crate::exchange::answer::Answer;
-use crate::exchange::head::{CacheKind, Field, HeadEdit, ResponseHead};
+use crate::cache::vary_key::VaryKey;
+use crate::exchange::head::{HeadEdit, Header, RequestKind, ResponseHead};
 use crate::exchange::machine::Exchange;
 use crate::exchange::phase::Phase;
+use crate::exchange::response_body::ResponseBody;
 use crate::gzip::splice::Body;
-use crate::negotiate::list::members;
+use crate::negotiate::list_header::members;
 use crate::negotiate::media_type::is_event_stream;
-use crate::transcode::{root, Negotiated};
+use crate::transcode::{root, TranscodeRequest};
 
 impl Exchange {
-    pub(in crate::exchange) fn look_up_resource(
+    pub(in crate::exchange) fn lookup_resource(
         &mut self,
-        asked: &Asked<'_>,
-        waited: Option<Box<Waits>>,
-    ) -> Found {
+        asked: &LookupRequest<'_>,
+        waited: Option<Box<WaitingRequest>>,
+    ) -> LookupResult {
         let request = &self.request.cache;
         let has = |name| request.fields.values(name).next().is_some();
         if has("if-match") || has("if-unmodified-since") {
             // RFC 9111, 4.3.2: these conditions are evaluated by the origin server alone
             self.reason = Reason::Condition;
-            return Found::Nothing;
+            return LookupResult::Miss;
         }
         // If-Range without Range has no meaning, but not every server knows that
         let partial = has("range") || has("if-range");
-        let route = Route::of(&request.target);
+        let route = Route::from_target(&request.target);
         let known = route != Route::Other;
         let ssz = self.request.ssz;
         // the negotiated format is a part of the key
         let accept = || {
-            let is_said = ssz.and_then(Negotiated::format).is_some();
+            let is_said = ssz.and_then(TranscodeRequest::format).is_some();
             request.fields.values("accept").filter(move |_| !is_said)
         };
         let name = name_of(&request.target, accept);
-        let mut scope = self.scope(asked);
+        let mut scope = self.vary_key(asked);
         if !beacon::is_beacon(&request.target) {
             // the GETs of a host do not all vary on the same headers
-            scope = self.scope_of(asked, Some(&name));
+            scope = self.resource_vary_key(asked, Some(&name));
         }
-        let sought = Sought {
-            key: key_in(&scope, &name, ssz),
+        let sought = LookupTarget {
+            key: format_pair_key(&scope, &name, ssz),
             id: None,
             is_whole: !self.request.head && !partial,
-            coalesces: known || self.may_share_other(&scope, &name),
+            coalesces: known || self.may_coalesce_unknown_route(&scope, &name),
         };
         let valid = Arc::clone(&self.config.cache.valid);
-        let root = ssz.and_then(|ssz| root::asked(*ssz.gives, &request.target));
-        let found = self.seek(&sought, &scope, asked, waited, || {
-            What::Resource(Resource {
+        let root = ssz.and_then(|ssz| root::requested_root(*ssz.gives, &request.target));
+        let found = self.find_entry(&sought, &scope, asked, waited, || {
+            FillTarget::Resource(FillResource {
                 key: sought.key,
                 name,
                 route,
                 valid,
                 undelimited: false,
-                said: Said::default(),
+                said: CacheDirectives::default(),
                 status: 0,
                 compresses: false,
                 ssz,
@@ -80,12 +80,12 @@ impl Exchange {
                 transcoded: None,
             })
         });
-        if let Found::Nothing = found {
+        if let LookupResult::Miss = found {
             self.note_other_api(&found);
             if partial {
                 self.reason = Reason::Range;
             }
-            self.ask_on_condition(known);
+            self.make_conditional(known);
         }
         found
     }
@@ -94,7 +94,7 @@ impl Exchange {
     /// whether it may be stored: not for an event stream, nor for a 304 to the other client's own
     /// condition. Uncacheable responses are recorded in the negative cache, so that the next
     /// requests do not wait for them.
-    fn may_share_other(&self, scope: &Scope, name: &[u8]) -> bool {
+    fn may_coalesce_unknown_route(&self, scope: &VaryKey, name: &[u8]) -> bool {
         let request = &self.request.cache;
         let has = |name| request.fields.values(name).next().is_some();
         if beacon::is_beacon(&request.target)
@@ -104,7 +104,7 @@ impl Exchange {
         }
         let revalidates = || {
             let hot = self.config.process.shared.hot();
-            hot.and_then(|hot| hot.stale(&key_of(scope, name)))
+            hot.and_then(|hot| hot.get_any(&resource_key(scope, name)))
                 .is_some_and(|entry| entry.meta().revalidates)
         };
         !has("if-none-match") && !has("if-modified-since") || revalidates()
@@ -112,7 +112,7 @@ impl Exchange {
 
     /// Sets the conditions of the entry on the upstream request, and removes the client's
     /// conditions.
-    pub(in crate::exchange) fn ask_on_condition(&mut self, known: bool) {
+    pub(in crate::exchange) fn make_conditional(&mut self, known: bool) {
         if self.storing.fill.is_none() {
             return;
         }
@@ -141,37 +141,37 @@ impl Exchange {
     /// Updates a stale entry after the node's 304. Returns whether the client receives it.
     pub(in crate::exchange) fn revalidated<'a, I>(
         &mut self,
-        stale: &Entry,
+        stale: &CacheEntry,
         head: &ResponseHead<I>,
     ) -> bool
     where
-        I: Iterator<Item = Field<'a>> + Clone,
+        I: Iterator<Item = Header<'a>> + Clone,
     {
         // RFC 9111, 3.2: headers of the 304 replace the stored ones
         let mut meta = stale.meta().clone();
         let said_now = |name: &[u8]| {
             let mut fields = head.fields.clone();
-            http::is_updated_field(name)
+            response_directives::is_updated_field(name)
                 && fields.any(|(other, _)| other.eq_ignore_ascii_case(name))
         };
         meta.fields.retain(|(name, _)| !said_now(name));
         for (name, value) in head.fields.clone() {
-            if http::is_updated_field(name) && !value.is_empty() {
+            if response_directives::is_updated_field(name) && !value.is_empty() {
                 meta.fields.push((name.to_vec(), value.to_vec()));
             }
         }
-        let mut reader = http::Reader::default();
-        let mut varies = http::Varies::default();
+        let mut reader = response_directives::CacheDirectivesReader::default();
+        let mut varies = response_directives::VaryHeaders::default();
         for (name, value) in &meta.fields {
             reader.read(name, value);
             varies.read(name, value);
         }
         for (name, value) in head.fields.clone() {
-            if http::Reader::is_of_the_moment(name) {
+            if response_directives::CacheDirectivesReader::is_not_stored_from_304(name) {
                 reader.read(name, value);
             }
         }
-        let said = reader.said(head.now);
+        let said = reader.directives(head.now);
         meta.age = said.age;
         meta.stale = said.stale;
         let entry = stale
@@ -183,27 +183,27 @@ impl Exchange {
         // the 304 may name further vary headers
         let depends = varies.names().filter(|_| !said.forbidden);
         let keeps = match (depends, &mut self.storing.fill) {
-            (Some(names), Some(fill)) => fill.depends_on(&names, asked),
+            (Some(names), Some(fill)) => fill.set_vary_headers(&names, asked),
             _ => false,
         };
         match (said.lifetime, &mut self.storing.fill) {
-            (Some(lifetime), Some(fill)) if keeps => fill.keep(entry, lifetime),
-            _ => self.refuse_fill(),
+            (Some(lifetime), Some(fill)) if keeps => fill.set_lifetime(entry, lifetime),
+            _ => self.discard_fill(),
         }
         served
     }
 
     fn is_resource(&self) -> bool {
-        self.request.cache.kind == CacheKind::Resource
+        self.request.cache.kind == RequestKind::Resource
     }
 
     /// Whether the client needs the body of the entry.
-    pub(in crate::exchange) fn needs_body(&self, entry: &Entry) -> bool {
-        !self.request.head && !self.has_already(entry)
+    pub(in crate::exchange) fn needs_body(&self, entry: &CacheEntry) -> bool {
+        !self.request.head && !self.matches_condition(entry)
     }
 
     /// Whether `If-None-Match` or, where there is none, `If-Modified-Since` matches the entry.
-    fn has_already(&self, entry: &Entry) -> bool {
+    fn matches_condition(&self, entry: &CacheEntry) -> bool {
         let meta = entry.meta();
         if meta.status != 200 {
             return false;
@@ -220,17 +220,17 @@ impl Exchange {
                 .any(|line| line == b"*" || members(line).any(|tag| opaque(tag) == opaque(own)));
         }
         let since = fields.values("if-modified-since").next();
-        let since = since.and_then(http::date);
-        let modified = field("last-modified").and_then(http::date);
+        let since = since.and_then(response_directives::date);
+        let modified = field("last-modified").and_then(response_directives::date);
         matches!((modified, since), (Some(modified), Some(since)) if modified <= since)
     }
 
     /// Adds `Age`, and replaces the body where GET is conditional or the method is HEAD.
     pub(in crate::exchange) fn finish_resource(
         &mut self,
-        answer: &mut Answer,
-        entry: &Entry,
-        asked: &Asked<'_>,
+        answer: &mut ResponseBody,
+        entry: &CacheEntry,
+        asked: &LookupRequest<'_>,
     ) {
         if !self.is_resource() {
             return;
@@ -240,7 +240,7 @@ impl Exchange {
         let age = resident + meta.age;
         self.head_edits
             .push(HeadEdit::set("Age", age.to_string().into_bytes()));
-        if self.has_already(entry) {
+        if self.matches_condition(entry) {
             answer.status = 304;
             // RFC 9110, 15.4.5: headers that describe the body are left out
             self.head_edits.retain(|edit| {
@@ -264,7 +264,7 @@ impl Exchange {
     }
 }
 
-fn stored<'a>(entry: &'a Entry, name: &str) -> Option<&'a [u8]> {
+fn stored<'a>(entry: &'a CacheEntry, name: &str) -> Option<&'a [u8]> {
     let mut fields = entry.meta().fields.iter();
     fields
         .find(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes()))

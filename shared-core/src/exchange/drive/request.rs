@@ -1,20 +1,20 @@
 //! Request phase of the driver: the body that a lookup needs, the lookup, and the request to the
 //! upstream.
 
-use super::{BodyLength, Driver, Lack, Need, RequestBody, Seeking, Step};
+use super::{BodyLength, Driver, FailureReason, LookupPhase, RequestBody, RequiredBody, Step};
 use crate::cache::reason::Reason;
-use crate::config::learnt::Learnt;
+use crate::config::node_capabilities::NodeCapabilities;
 use crate::exchange::actions::Misuse;
-use crate::exchange::cache::asked::{Asked, LookUp};
-use crate::exchange::cache::purging::Purge;
+use crate::exchange::cache::lookup_request::{LookupAction, LookupRequest};
+use crate::exchange::cache::purge_request::PurgeRequest;
 #[cfg(not(target_family = "wasm"))]
-use crate::exchange::cache::telling::Tell;
-use crate::exchange::policy::Ruling;
-use crate::exchange::step::code;
+use crate::exchange::cache::status_request::StatusRequest;
+use crate::exchange::policy::PolicyDecision;
+use crate::exchange::step::run_compression;
 use crate::exchange::transitions::Event;
-use crate::exchange::unjudged::Unjudged;
+use crate::exchange::unverifiable::Unverifiable;
 use crate::memory;
-use crate::panics::caught;
+use crate::panics::catch_panic;
 
 /// Longest copy of a request's body that is not reserved from the budget. Bytes. It equals the
 /// hosts' own buffers, and lookups must succeed even if long responses take the whole budget.
@@ -23,24 +23,24 @@ const SHORT_COPY: usize = 64 << 10;
 impl Driver {
     /// Returns the part of a request body of this length that the lookup needs. May be called again
     /// after the body was read; after the lookup nothing is needed.
-    pub fn need(&mut self, length: BodyLength) -> Need {
+    pub fn required_body(&mut self, length: BodyLength) -> RequiredBody {
         let need = match self.seeking {
-            Seeking::Start => self.tell(|exchange| exchange.need(length)),
-            Seeking::Body { .. } => Some(Need::LookUp),
-            Seeking::Over => None,
+            LookupPhase::Start => self.with_exchange(|exchange| exchange.required_body(length)),
+            LookupPhase::Body { .. } => Some(RequiredBody::LookUp),
+            LookupPhase::Done => None,
         };
-        let need = need.unwrap_or(Need::Nothing);
+        let need = need.unwrap_or(RequiredBody::Nothing);
         match need {
-            Need::LookUp => {}
-            Need::Body => self.seeking = Seeking::Body { whole: false },
-            Need::WholeBody => self.seeking = Seeking::Body { whole: true },
-            Need::Nothing => self.seeking = Seeking::Over,
+            RequiredBody::LookUp => {}
+            RequiredBody::Body => self.seeking = LookupPhase::Body { whole: false },
+            RequiredBody::WholeBody => self.seeking = LookupPhase::Body { whole: true },
+            RequiredBody::Nothing => self.seeking = LookupPhase::Done,
         }
         need
     }
 
     /// Whether the client may wait for a 100 (Continue) before it sends the request's body, for a
-    /// host that does not send one. The body is [unread](RequestBody::Unread) then.
+    /// host that does not send one. The body is [unread](RequestBody::AwaitsContinue) then.
     pub fn expects_continue(&self) -> bool {
         self.exchange()
             .is_some_and(|exchange| exchange.request.expects_continue)
@@ -53,11 +53,11 @@ impl Driver {
     /// The received bytes count against `memory` until the lookup; bytes that are only announced do
     /// not. A body beyond 64 KiB takes at most the share that it leaves free for all others. `None`
     /// if the body is too long or there is no memory: the lookup runs without the body.
-    pub fn may_keep(&mut self, received: u64, length: BodyLength) -> Option<u64> {
+    pub fn buffer_allowance(&mut self, received: u64, length: BodyLength) -> Option<u64> {
         let exchange = self.exchange.as_deref()?;
         let longest = match self.seeking {
-            Seeking::Body { whole } => exchange.longest_request(whole),
-            Seeking::Start | Seeking::Over => return None,
+            LookupPhase::Body { whole } => exchange.max_request_length(whole),
+            LookupPhase::Start | LookupPhase::Done => return None,
         };
         let may_become = match length {
             BodyLength::Known(length) => length.max(received),
@@ -83,19 +83,19 @@ impl Driver {
     /// Whether the lookup must run without the body because its `length` exceeds `limit` or the
     /// longest body that is read, for a host whose proxy keeps the request's body until it is
     /// complete, up to `limit`.
-    pub fn is_too_long(&mut self, length: u64, limit: u64) -> bool {
+    pub fn exceeds_body_limit(&mut self, length: u64, limit: u64) -> bool {
         let longest = match self.seeking {
-            Seeking::Body { whole } => self.exchange().map(|it| it.longest_request(whole)),
-            Seeking::Start | Seeking::Over => None,
+            LookupPhase::Body { whole } => self.exchange().map(|it| it.max_request_length(whole)),
+            LookupPhase::Start | LookupPhase::Done => None,
         };
         self.is_too_long = longest.is_some_and(|longest| length > longest.min(limit));
         self.is_too_long
     }
 
     /// Reserves memory for a contiguous copy of the request's body, which the host makes from its
-    /// pieces for a [lookup](Self::look_up) or to build the request again. The memory is released
+    /// pieces for a [lookup](Self::lookup) or to build the request again. The memory is released
     /// after the lookup. `false` if there is not enough memory: the lookup runs without the body.
-    pub fn take_room(&mut self, bytes: usize) -> bool {
+    pub fn reserve_body_copy(&mut self, bytes: usize) -> bool {
         if bytes <= SHORT_COPY {
             return !memory::is_short();
         }
@@ -110,9 +110,9 @@ impl Driver {
 
     /// Copies the pieces of the request's body into reserved memory, for a host that has no buffer
     /// of its own for that.
-    pub fn joined(&mut self, pieces: &[&[u8]]) -> Option<Vec<u8>> {
+    pub fn copy_body(&mut self, pieces: &[&[u8]]) -> Option<Vec<u8>> {
         let length = pieces.iter().map(|piece| piece.len()).sum();
-        if !self.take_room(length) {
+        if !self.reserve_body_copy(length) {
             return None;
         }
         let mut all = Vec::new();
@@ -132,46 +132,54 @@ impl Driver {
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
-    pub fn look_up(&mut self, body: RequestBody<'_>, asked: Asked<'_>) -> Result<Step, Misuse> {
+    pub fn lookup(
+        &mut self,
+        body: RequestBody<'_>,
+        asked: LookupRequest<'_>,
+    ) -> Result<Step, Misuse> {
         let room = self.room.take();
-        let found = self.find(body, asked);
+        let found = self.evaluate_and_lookup(body, asked);
         drop(room);
-        if self.seeking == Seeking::Over {
+        if self.seeking == LookupPhase::Done {
             self.kept = None;
         }
         found
     }
 
-    fn find(&mut self, body: RequestBody<'_>, asked: Asked<'_>) -> Result<Step, Misuse> {
+    fn evaluate_and_lookup(
+        &mut self,
+        body: RequestBody<'_>,
+        asked: LookupRequest<'_>,
+    ) -> Result<Step, Misuse> {
         let (lacks_room, is_too_long) = (self.lacks_room, self.is_too_long);
-        let exchange = self.open(Event::Miss)?;
+        let exchange = self.exchange_for(Event::Miss)?;
         let (as_read, body) = (body, body.whole());
-        if exchange.is_judged() {
-            let ruling = caught(|| exchange.rule(as_read, is_too_long));
+        if exchange.is_under_policy() {
+            let ruling = catch_panic(|| exchange.evaluate(as_read, is_too_long));
             // a request that was not evaluated is not forwarded
-            match ruling.unwrap_or(Ruling::Refused(Unjudged::Memory)) {
-                Ruling::Allowed => {}
-                Ruling::InPart => return self.find_in_part(body, asked),
+            match ruling.unwrap_or(PolicyDecision::Refused(Unverifiable::Memory)) {
+                PolicyDecision::Allowed => {}
+                PolicyDecision::PartlyDenied => return self.lookup_allowed_calls(body, asked),
                 denied => {
                     exchange.deny(denied)?;
-                    self.seeking = Seeking::Over;
+                    self.seeking = LookupPhase::Done;
                     return Ok(Step::Respond);
                 }
             }
         }
-        if exchange.rewrites() {
+        if exchange.requires_rewrite() {
             if exchange.config.caches() {
-                caught(|| exchange.may_change(&asked)).unwrap_or_default();
+                catch_panic(|| exchange.may_invalidate(&asked)).unwrap_or_default();
             }
-            self.seeking = Seeking::Over;
+            self.seeking = LookupPhase::Done;
             return self.rewrite(body);
         }
-        if caught(|| exchange.is_for_route(body, &asked)).unwrap_or(false) {
-            self.seeking = Seeking::Over;
+        if catch_panic(|| exchange.is_witness_call(body, &asked)).unwrap_or(false) {
+            self.seeking = LookupPhase::Done;
             return self.rewrite(body);
         }
-        if caught(|| exchange.is_for_others(body)).unwrap_or(false) {
-            self.seeking = Seeking::Over;
+        if catch_panic(|| exchange.is_call_for_transcoding(body)).unwrap_or(false) {
+            self.seeking = LookupPhase::Done;
             return self.forward(body);
         }
         let why_not = match body {
@@ -182,85 +190,101 @@ impl Driver {
             _ => Reason::None,
         };
         if why_not != Reason::None {
-            exchange.not_looked_up(why_not);
-            self.seeking = Seeking::Over;
+            exchange.set_bypass_reason(why_not);
+            self.seeking = LookupPhase::Done;
             return self.forward(body);
         }
-        match self.find_stored(body, asked)? {
-            LookUp::Forward => self.forward(body),
-            found => Ok(self.step_of(found)),
+        match self.lookup_stored(body, asked)? {
+            LookupAction::Forward => self.forward(body),
+            found => Ok(self.step_for_action(found)),
         }
     }
 
     /// Looks up the allowed calls of a batch that is partly denied, or forwards them to the node.
-    fn find_in_part(&mut self, body: Option<&[u8]>, asked: Asked<'_>) -> Result<Step, Misuse> {
-        let exchange = self.open(Event::Miss)?;
+    fn lookup_allowed_calls(
+        &mut self,
+        body: Option<&[u8]>,
+        asked: LookupRequest<'_>,
+    ) -> Result<Step, Misuse> {
+        let exchange = self.exchange_for(Event::Miss)?;
         let is_too_long = body.is_some_and(|body| exchange.is_too_long(body));
         if is_too_long {
-            exchange.not_looked_up(Reason::RequestLength);
+            exchange.set_bypass_reason(Reason::RequestLength);
         }
         if exchange.config.caches() && !exchange.is_call() {
             // handled like any other POST
-            caught(|| exchange.may_change(&asked)).unwrap_or_default();
+            catch_panic(|| exchange.may_invalidate(&asked)).unwrap_or_default();
         }
-        let found = match is_too_long || !exchange.is_call() || exchange.is_for_others_only() {
-            true => LookUp::Forward,
-            false => self.find_stored(body, asked)?,
+        let found = match is_too_long || !exchange.is_call() || exchange.is_not_for_cache() {
+            true => LookupAction::Forward,
+            false => self.lookup_stored(body, asked)?,
         };
-        if found != LookUp::Forward {
-            return Ok(self.step_of(found));
+        if found != LookupAction::Forward {
+            return Ok(self.step_for_action(found));
         }
-        self.seeking = Seeking::Over;
-        Ok(match self.open(Event::HitInPart)?.ask_for_allowed()? {
-            true => Step::ForwardRewritten,
-            // the batch must not be forwarded unchanged
-            false => Step::Fail(Lack::Judgement),
-        })
+        self.seeking = LookupPhase::Done;
+        Ok(
+            match self
+                .exchange_for(Event::PartialHit)?
+                .forward_allowed_calls()?
+            {
+                true => Step::ForwardRewritten,
+                // the batch must not be forwarded unchanged
+                false => Step::Fail(FailureReason::Judgement),
+            },
+        )
     }
 
-    fn step_of(&mut self, found: LookUp) -> Step {
+    fn step_for_action(&mut self, found: LookupAction) -> Step {
         match found {
-            LookUp::Forward => Step::Forward,
-            LookUp::ForwardRewritten => Step::ForwardRewritten,
-            LookUp::Respond => Step::Respond,
-            LookUp::RespondOffLoop => self.off_loop(),
-            LookUp::Wait => Step::Wait,
+            LookupAction::Forward => Step::Forward,
+            LookupAction::ForwardRewritten => Step::ForwardRewritten,
+            LookupAction::Respond => Step::Respond,
+            LookupAction::RespondOffLoop => self.run_job(),
+            LookupAction::Wait => Step::Wait,
         }
     }
 
-    fn find_stored(&mut self, body: Option<&[u8]>, asked: Asked<'_>) -> Result<LookUp, Misuse> {
-        let exchange = self.open(Event::Miss)?;
+    fn lookup_stored(
+        &mut self,
+        body: Option<&[u8]>,
+        asked: LookupRequest<'_>,
+    ) -> Result<LookupAction, Misuse> {
+        let exchange = self.exchange_for(Event::Miss)?;
         let filters = &exchange.config.filters;
-        let asked = Asked {
+        let asked = LookupRequest {
             // a request without a complete body is no call here: its beginning is not used
             body: body.unwrap_or_default(),
-            coding_allowed: asked.coding_allowed && !filters.change(),
-            whole: asked.whole || asked.filters && !filters.change_nothing(),
+            coding_allowed: asked.coding_allowed && !filters.has_body_filter(),
+            whole: asked.whole || asked.filters && !filters.has_no_body_filter(),
             ..asked
         };
-        let found = match caught(|| exchange.look_up(asked)) {
+        let found = match catch_panic(|| exchange.lookup(asked)) {
             Some(found) => found?,
             None => {
-                exchange.forget_look_up();
-                LookUp::Forward
+                exchange.reset_lookup();
+                LookupAction::Forward
             }
         };
-        if let LookUp::Respond | LookUp::RespondOffLoop = found {
-            exchange.give_back_permits();
+        if let LookupAction::Respond | LookupAction::RespondOffLoop = found {
+            exchange.release_permits();
         }
-        if let LookUp::Respond | LookUp::RespondOffLoop | LookUp::ForwardRewritten = found {
-            let update = exchange.take_update();
-            self.update = update.map(|update| Box::new(Self::of(update)));
+        if let LookupAction::Respond
+        | LookupAction::RespondOffLoop
+        | LookupAction::ForwardRewritten = found
+        {
+            let update = exchange.take_background_update();
+            self.update = update.map(|update| Box::new(Self::from_exchange(update)));
         }
-        if found != LookUp::Wait {
-            self.seeking = Seeking::Over;
+        if found != LookupAction::Wait {
+            self.seeking = LookupPhase::Done;
         }
         Ok(found)
     }
 
     /// Forwards the request unchanged, unless its compressed body must be decompressed first.
     fn forward(&mut self, body: Option<&[u8]>) -> Result<Step, Misuse> {
-        match self.open(Event::Miss)?.is_to_be_decoded() {
+        match self.exchange_for(Event::Miss)?.is_decoded_off_loop() {
             true => self.rewrite(body),
             false => Ok(Step::Forward),
         }
@@ -269,13 +293,13 @@ impl Driver {
     /// Rewrites the request's body to another format or without its coding.
     fn rewrite(&mut self, body: Option<&[u8]>) -> Result<Step, Misuse> {
         let is_too_long = self.is_too_long;
-        let exchange = self.open(Event::Rewrite)?;
-        match exchange.begin_to_rewrite(body, is_too_long)? {
-            true if exchange.is_long_to_rewrite() => return Ok(self.off_loop()),
-            true => code(exchange),
+        let exchange = self.exchange_for(Event::Rewrite)?;
+        match exchange.begin_rewrite(body, is_too_long)? {
+            true if exchange.is_long_rewrite() => return Ok(self.run_job()),
+            true => run_compression(exchange),
             false => {}
         }
-        Ok(self.coded())
+        Ok(self.step_after_job())
     }
 
     /// Purges the scope that the request's query names, instead of a lookup. Returns
@@ -283,10 +307,10 @@ impl Driver {
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
-    pub fn purge(&mut self, purge: &Purge<'_>) -> Result<Step, Misuse> {
-        let exchange = self.open(Event::Miss)?;
+    pub fn purge(&mut self, purge: &PurgeRequest<'_>) -> Result<Step, Misuse> {
+        let exchange = self.exchange_for(Event::Miss)?;
         Ok(match exchange.purge(purge)? {
-            LookUp::Wait => Step::Wait,
+            LookupAction::Wait => Step::Wait,
             _ => Step::Respond,
         })
     }
@@ -296,42 +320,42 @@ impl Driver {
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
     #[cfg(not(target_family = "wasm"))]
-    pub fn tell_status(&mut self, tell: &Tell<'_>) -> Result<Step, Misuse> {
-        let exchange = self.open(Event::Miss)?;
-        Ok(match exchange.tell_status(tell)? {
-            LookUp::Wait => Step::Wait,
+    pub fn report_status(&mut self, tell: &StatusRequest<'_>) -> Result<Step, Misuse> {
+        let exchange = self.exchange_for(Event::Miss)?;
+        Ok(match exchange.report_status(tell)? {
+            LookupAction::Wait => Step::Wait,
             _ => Step::Respond,
         })
     }
 
     /// Returns the driver of a background update, after [`Step::Respond`], or after
-    /// [`Step::OffLoop`] or [`Step::ForwardRewritten`] of a lookup. It awaits the upstream's
+    /// [`Step::RunJob`] or [`Step::ForwardRewritten`] of a lookup. It awaits the upstream's
     /// response to the same request, or to its own request body if it has one, for the cache alone.
     /// The host sends that request in the background, or drops it.
-    pub fn take_update(&mut self) -> Option<Self> {
+    pub fn take_background_update(&mut self) -> Option<Self> {
         self.update.take().map(|update| *update)
     }
 
     /// Loads the capabilities of these nodes for this request, before the lookup. For a host that
-    /// [probes](Self::take_inquiry) later, or whose settings are shared by many routes.
-    pub fn recall(&mut self, nodes: &Learnt) {
-        self.tell(|exchange| caught(|| exchange.recall_from(nodes)));
+    /// [probes](Self::take_probe) later, or whose settings are shared by many routes.
+    pub fn load_node_capabilities(&mut self, nodes: &NodeCapabilities) {
+        self.with_exchange(|exchange| catch_panic(|| exchange.load_node_capabilities_from(nodes)));
     }
 
     /// Returns the driver of the next probe of the node, if a capability has to be probed; called
     /// until it returns `None`.
     ///
     /// Called before the lookup or any other decision about the request or, after
-    /// [`recall`](Self::recall), before the response's head. `url` is the target of the request,
+    /// [`load_node_capabilities`](Self::load_node_capabilities), before the response's head. `url` is the target of the request,
     /// where requests differ in it. The host sends the probe in the background, to its
-    /// [path](Self::path_of_inquiry) next to this request's path, or drops it.
-    pub fn take_inquiry(&mut self, url: Option<&[u8]>, now: u64) -> Option<Self> {
-        let inquiry = self.tell(|exchange| caught(|| exchange.inquire(url, now)));
-        inquiry.flatten().flatten().map(Self::of)
+    /// [path](Self::probe_path) next to this request's path, or drops it.
+    pub fn take_probe(&mut self, url: Option<&[u8]>, now: u64) -> Option<Self> {
+        let inquiry = self.with_exchange(|exchange| catch_panic(|| exchange.start_probe(url, now)));
+        inquiry.flatten().flatten().map(Self::from_exchange)
     }
 
-    /// Returns the path that a [probe](Self::take_inquiry) requests in place of `path`.
-    pub fn path_of_inquiry(&self, path: &[u8]) -> Option<Vec<u8>> {
-        self.exchange()?.path_of_inquiry(path)
+    /// Returns the path that a [probe](Self::take_probe) requests in place of `path`.
+    pub fn probe_path(&self, path: &[u8]) -> Option<Vec<u8>> {
+        self.exchange()?.probe_path(path)
     }
 }

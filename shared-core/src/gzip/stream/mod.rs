@@ -55,7 +55,7 @@ pub type Level = u8;
 
 /// A library for streaming compression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Coder {
+pub enum CodecLibrary {
     /// ISA-L's igzip, opened at run time.
     #[cfg(not(target_family = "wasm"))]
     Igzip,
@@ -63,22 +63,22 @@ pub enum Coder {
     ZlibRs,
 }
 
-impl Coder {
+impl CodecLibrary {
     /// Returns the fastest library of this machine.
     pub fn fastest() -> Self {
         #[cfg(not(target_family = "wasm"))]
         if igzip::is_available() {
-            return Coder::Igzip;
+            return CodecLibrary::Igzip;
         }
-        Coder::ZlibRs
+        CodecLibrary::ZlibRs
     }
 
     /// Memory of an encoder in bytes, for its whole life.
     pub fn size(self, level: Level) -> usize {
         match self {
             #[cfg(not(target_family = "wasm"))]
-            Coder::Igzip => igzip::size(level),
-            Coder::ZlibRs => zlib::size(level),
+            CodecLibrary::Igzip => igzip::size(level),
+            CodecLibrary::ZlibRs => zlib::size(level),
         }
     }
 
@@ -86,31 +86,31 @@ impl Coder {
     pub fn encoder(self, level: Level) -> Option<Box<dyn Encoder>> {
         match self {
             #[cfg(not(target_family = "wasm"))]
-            Coder::Igzip => Some(Box::new(igzip::Igzip::new(level)?)),
-            Coder::ZlibRs => Some(Box::new(zlib::Zlib::new(level)?)),
+            CodecLibrary::Igzip => Some(Box::new(igzip::Igzip::new(level)?)),
+            CodecLibrary::ZlibRs => Some(Box::new(zlib::Zlib::new(level)?)),
         }
     }
 }
 
 /// Memory in bytes of an encoder of the fastest library.
 pub fn size(level: Level) -> usize {
-    Coder::fastest().size(level)
+    CodecLibrary::fastest().size(level)
 }
 
 /// Returns a new encoder of the fastest library. `None` if memory is refused.
 pub fn encoder(level: Level) -> Option<Box<dyn Encoder>> {
-    Coder::fastest().encoder(level)
+    CodecLibrary::fastest().encoder(level)
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Read;
 
-    use super::{Coder, Encoder, Flush};
+    use super::{CodecLibrary, Encoder, Flush};
 
     fn encoders() -> Vec<Box<dyn Encoder>> {
         // libisal.so.2 is installed by the set-up: its absence is a failure
-        [Coder::Igzip, Coder::ZlibRs]
+        [CodecLibrary::Igzip, CodecLibrary::ZlibRs]
             .iter()
             .flat_map(|coder| (1..=3).map(|level| coder.encoder(level).expect("libisal.so.2")))
             .collect()

@@ -26,15 +26,15 @@ const OP_FEE_VAULT: &[u8] = b"\"0x4200000000000000000000000000000000000011\"";
 const OP_DEPOSIT: &[u8] = b"\"0x7e\"";
 
 /// Highest difficulty of a block that an authority sealed: about twice the number of authorities.
-const MOST_OF_AUTHORITIES: u64 = 0xffff;
+const MAX_AUTHORITY_DIFFICULTY: u64 = 0xffff;
 
 /// Bytes at both ends of a block in which members are searched: transactions, which may be a
 /// megabyte, are not read. Transactions have no members with the searched names.
 const WINDOW: usize = 8 << 10;
 
 /// Whether a list of the block is empty and its root is not, or vice versa.
-pub(super) fn contradicts_itself(block: &[u8]) -> bool {
-    let Some(seal) = Seal::of(block) else {
+pub(super) fn block_is_implausible(block: &[u8]) -> bool {
+    let Some(seal) = SealKind::of(block) else {
         return false;
     };
     // a genesis block is determined by its state alone
@@ -47,7 +47,7 @@ pub(super) fn contradicts_itself(block: &[u8]) -> bool {
         match (is_empty, root) {
             (Some(true), Some(root)) => !is_empty_root(root),
             // Bor lists a transaction that is in no root
-            (Some(false), Some(root)) if seal != Seal::OfAuthority => {
+            (Some(false), Some(root)) if seal != SealKind::Authority => {
                 root.eq_ignore_ascii_case(empty)
             }
             _ => false,
@@ -60,22 +60,22 @@ pub(super) fn contradicts_itself(block: &[u8]) -> bool {
 
 /// The kind of proof that makes a header valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seal {
+enum SealKind {
     /// Work or stake, or an unknown proof.
     Other,
     /// Signature of an authority.
-    OfAuthority,
+    Authority,
 }
 
-impl Seal {
+impl SealKind {
     /// Returns the kind of a block's seal; `None` if it is none of Ethereum's.
     fn of(block: &[u8]) -> Option<Self> {
         match value(block, "mixHash").and_then(digits) {
             Some(mix) if mix == ZERO => {
                 let difficulty = value(block, "difficulty").and_then(quantity)?;
-                (1..=MOST_OF_AUTHORITIES)
+                (1..=MAX_AUTHORITY_DIFFICULTY)
                     .contains(&difficulty)
-                    .then_some(Self::OfAuthority)
+                    .then_some(Self::Authority)
             }
             _ => Some(Self::Other),
         }

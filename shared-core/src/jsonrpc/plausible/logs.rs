@@ -5,7 +5,7 @@
 //! that omit entries on purpose have holes: ZKsync (all its own objects have a member
 //! `l1BatchNumber`) and Hedera (a `root` as well as a `status`).
 
-use super::super::scan::{Kind, ScanError, Scanner};
+use super::super::scan::{ScanError, Scanner, ValueKind};
 use super::is_same;
 
 /// Range and number of the indices that were read.
@@ -64,7 +64,7 @@ impl<'a> Hashes<'a> {
 
 /// The facts about one log or one receipt.
 #[derive(Debug, Default)]
-struct Item<'a> {
+struct LogFacts<'a> {
     block_hash: Option<&'a [u8]>,
     block_number: Option<&'a [u8]>,
     index: Option<u64>,
@@ -79,7 +79,7 @@ struct Item<'a> {
 
 /// Whether a list of a block's receipts is incomplete, or has receipts of another block; `None`
 /// if it could not be read.
-pub(super) fn are_receipts_odd(list: &[u8]) -> Option<bool> {
+pub(super) fn receipts_are_implausible(list: &[u8]) -> Option<bool> {
     let (mut hashes, mut indices, mut logs) = <(Hashes<'_>, Indices, Indices)>::default();
     let mut has_gaps = false;
     read_list(list, "transactionIndex", |receipt| {
@@ -95,9 +95,9 @@ pub(super) fn are_receipts_odd(list: &[u8]) -> Option<bool> {
 
 /// Whether the logs of a receipt are incomplete or belong to another block; `None` if it could
 /// not be read.
-pub(super) fn is_receipt_odd(receipt: &[u8]) -> Option<bool> {
+pub(super) fn receipt_is_implausible(receipt: &[u8]) -> Option<bool> {
     let mut scanner = Scanner::of_value(receipt);
-    let mut found = Item::default();
+    let mut found = LogFacts::default();
     read_item(&mut scanner, receipt, "transactionIndex", &mut found).ok()?;
     scanner.end().ok()?;
     let mut hashes = found.hashes;
@@ -109,7 +109,11 @@ pub(super) fn is_receipt_odd(receipt: &[u8]) -> Option<bool> {
 
 /// Whether a list of logs has one of another block than `requested`, has two of one block number
 /// and different blocks, or, with `is_all`, is incomplete; `None` if it could not be read.
-pub(super) fn are_logs_odd(list: &[u8], requested: Option<&[u8]>, is_all: bool) -> Option<bool> {
+pub(super) fn logs_are_implausible(
+    list: &[u8],
+    requested: Option<&[u8]>,
+    is_all: bool,
+) -> Option<bool> {
     let mut number: Option<&[u8]> = None;
     let (mut hashes, mut indices) = (Hashes::default(), Indices::default());
     let (mut is_odd, mut has_holes, mut has_gaps) = (false, false, false);
@@ -130,7 +134,7 @@ pub(super) fn are_logs_odd(list: &[u8], requested: Option<&[u8]>, is_all: bool) 
 }
 
 /// Whether a page of a block's transactions has fewer receipts than transactions.
-pub(super) fn lacks_receipts(page: &[u8]) -> Option<bool> {
+pub(super) fn has_missing_receipts(page: &[u8]) -> Option<bool> {
     use crate::jsonrpc::response::member;
     let receipts = length(member(page, "receipts")?)?;
     let transactions = length(member(member(page, "fullblock")?, "transactions")?)?;
@@ -148,11 +152,11 @@ fn length(list: &[u8]) -> Option<u64> {
     Some(length)
 }
 
-fn read_list<'a>(list: &'a [u8], index: &str, mut found: impl FnMut(&Item<'a>)) -> Option<()> {
+fn read_list<'a>(list: &'a [u8], index: &str, mut found: impl FnMut(&LogFacts<'a>)) -> Option<()> {
     let mut scanner = Scanner::of_value(list);
     let mut another = scanner.first_element().ok()?;
     while another {
-        let mut item = Item::default();
+        let mut item = LogFacts::default();
         read_item(&mut scanner, list, index, &mut item).ok()?;
         found(&item);
         another = scanner.next_element().ok()?;
@@ -165,12 +169,12 @@ fn read_item<'a>(
     scanner: &mut Scanner<'a>,
     text: &'a [u8],
     index: &str,
-    item: &mut Item<'a>,
+    item: &mut LogFacts<'a>,
 ) -> Result<(), ScanError> {
     let mut next = scanner.first_member()?;
     while let Some(name) = next {
         let name = &text[name.content];
-        if name == b"logs" && scanner.kind()? == Kind::Array {
+        if name == b"logs" && scanner.kind()? == ValueKind::Array {
             read_logs(scanner, text, item)?;
         } else {
             let span = scanner.value()?.span;
@@ -194,7 +198,7 @@ fn read_item<'a>(
 fn read_logs<'a>(
     scanner: &mut Scanner<'a>,
     text: &'a [u8],
-    receipt: &mut Item<'a>,
+    receipt: &mut LogFacts<'a>,
 ) -> Result<(), ScanError> {
     let mut another = scanner.first_element()?;
     while another {

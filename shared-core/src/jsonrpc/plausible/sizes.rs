@@ -5,7 +5,7 @@ use memchr::memmem;
 use super::super::block::{self as reference, BlockReference};
 use super::super::methods::Method;
 use super::super::scan::Scanner;
-use super::block::{contradicts_itself, value};
+use super::block::{block_is_implausible, value};
 
 /// The number of transactions of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum BlockName {
 /// block, or contradicts itself.
 pub fn block_size(method: &Method, result: &[u8]) -> Option<BlockSize> {
     if !matches!(method.name, "eth_getBlockByHash" | "eth_getBlockByNumber")
-        || contradicts_itself(result)
+        || block_is_implausible(result)
     {
         return None;
     }
@@ -70,7 +70,7 @@ pub fn shows_fewer(method: &Method, result: &[u8], transactions: u64) -> bool {
     }
     // the last receipt usually has the highest index, so that no element has to be counted
     let is_enough = after_last_index(result).is_some_and(|number| number >= transactions);
-    if is_enough || leaves_some_out(result) {
+    if is_enough || omits_receipts(result) {
         return false;
     }
     length(result).is_some_and(|number| number < transactions)
@@ -94,7 +94,7 @@ fn is_number_of_transactions(method: &Method) -> bool {
 }
 
 /// Whether the chain omits receipts on purpose, as ZKsync and Hedera do (see [`super::logs`]).
-fn leaves_some_out(receipts: &[u8]) -> bool {
+fn omits_receipts(receipts: &[u8]) -> bool {
     let has = |name: &str| memmem::find(receipts, name.as_bytes()).is_some();
     has("\"l1BatchNumber\"") || has("\"root\"") && has("\"status\"")
 }

@@ -1,4 +1,4 @@
-use super::{judge, Verdict};
+use super::{check_plausibility, Plausibility};
 use crate::jsonrpc::methods;
 
 const WORDS: [(&str, &str); 8] = [
@@ -38,14 +38,14 @@ fn expand(text: &str) -> String {
     words.fold(text.into(), |text, (word, whole)| text.replace(word, whole))
 }
 
-fn verdict(method: &str, params: &str, result: &str) -> Verdict {
+fn verdict(method: &str, params: &str, result: &str) -> Plausibility {
     let (params, result) = (expand(params), expand(result));
     let row = methods::method(method.as_bytes());
-    judge(row, Some(params.as_bytes()), result.as_bytes())
+    check_plausibility(row, Some(params.as_bytes()), result.as_bytes())
 }
 
 fn is_implausible(method: &str, params: &str, result: &str) -> bool {
-    verdict(method, params, result) == Verdict::Implausible
+    verdict(method, params, result) == Plausibility::Implausible
 }
 
 #[test]
@@ -236,34 +236,34 @@ fn receipts_are_implausible_if_some_are_missing_or_belong_to_another_block() {
     };
     let plain = |index| receipt(index, "ROOT", "");
     for (receipts, expected) in [
-        (vec![plain(0), plain(1), plain(2)], Verdict::Read),
-        (vec![plain(1), plain(0)], Verdict::Read),
-        (vec![plain(0), plain(2)], Verdict::Implausible),
-        (vec![plain(1)], Verdict::Implausible),
+        (vec![plain(0), plain(1), plain(2)], Plausibility::Read),
+        (vec![plain(1), plain(0)], Plausibility::Read),
+        (vec![plain(0), plain(2)], Plausibility::Implausible),
+        (vec![plain(1)], Plausibility::Implausible),
         (
             vec![plain(0), receipt(1, "OTHER", "")],
-            Verdict::Implausible,
+            Plausibility::Implausible,
         ),
         (
             vec![
                 receipt(0, "ROOT", &with(&[0, 1])),
                 receipt(1, "ROOT", &with(&[2])),
             ],
-            Verdict::Read,
+            Plausibility::Read,
         ),
         (
             vec![
                 receipt(0, "ROOT", &with(&[0])),
                 receipt(1, "ROOT", &with(&[2])),
             ],
-            Verdict::Implausible,
+            Plausibility::Implausible,
         ),
         (
             vec![
                 receipt(0, "ROOT", &with(&[])),
                 receipt(1, "ROOT", &with(&[1])),
             ],
-            Verdict::Implausible,
+            Plausibility::Implausible,
         ),
         (
             vec![receipt(
@@ -271,7 +271,7 @@ fn receipts_are_implausible_if_some_are_missing_or_belong_to_another_block() {
                 "ROOT",
                 &format!(r#","logs":[{}]"#, log(0, "OTHER")),
             )],
-            Verdict::Implausible,
+            Plausibility::Implausible,
         ),
         // Bor restarts the indices of the logs that it adds
         (
@@ -279,28 +279,28 @@ fn receipts_are_implausible_if_some_are_missing_or_belong_to_another_block() {
                 receipt(0, "ROOT", &with(&[0, 1])),
                 receipt(1, "ROOT", &with(&[0])),
             ],
-            Verdict::Read,
+            Plausibility::Read,
         ),
         // ZKsync and Hedera omit entries
         (
             vec![receipt(0, "ROOT", r#","l1BatchNumber":"0x1""#), plain(2)],
-            Verdict::Read,
+            Plausibility::Read,
         ),
         (
             vec![receipt(7, "ROOT", r#","root":"ZERO","status":"0x1""#)],
-            Verdict::Read,
+            Plausibility::Read,
         ),
         (
             vec![receipt(7, "ROOT", r#","root":null,"status":"0x1""#)],
-            Verdict::Implausible,
+            Plausibility::Implausible,
         ),
-        (vec!["1".into()], Verdict::Unread),
+        (vec!["1".into()], Plausibility::Unread),
         (
             vec![
                 r#"{"transactionIndex":0}"#.into(),
                 r#"{"transactionIndex":7}"#.into(),
             ],
-            Verdict::Read,
+            Plausibility::Read,
         ),
     ] {
         let list = format!("[{}]", receipts.join(","));
@@ -313,17 +313,17 @@ fn receipts_are_implausible_if_some_are_missing_or_belong_to_another_block() {
         }
     }
     for (logs, expected) in [
-        (with(&[5, 6, 7]), Verdict::Read),
-        (with(&[5, 7]), Verdict::Implausible),
-        (with(&[]), Verdict::Read),
+        (with(&[5, 6, 7]), Plausibility::Read),
+        (with(&[5, 7]), Plausibility::Implausible),
+        (with(&[]), Plausibility::Read),
         (
             format!(r#","logs":[{}]"#, log(5, "OTHER")),
-            Verdict::Implausible,
+            Plausibility::Implausible,
         ),
-        (r#","logs":null"#.into(), Verdict::Read),
+        (r#","logs":null"#.into(), Plausibility::Read),
         (
             format!(r#","l1BatchNumber":"0x1"{}"#, with(&[5, 7])),
-            Verdict::Read,
+            Plausibility::Read,
         ),
     ] {
         let one = receipt(3, "ROOT", &logs);
@@ -360,37 +360,41 @@ fn logs_are_implausible_if_some_are_missing_or_belong_to_another_block() {
         (
             all,
             vec![log(1, 0, "ROOT"), log(1, 1, "ROOT"), log(2, 0, "OTHER")],
-            Verdict::Read,
+            Plausibility::Read,
         ),
         (
             all,
             vec![log(1, 0, "ROOT"), log(1, 2, "ROOT")],
-            Verdict::Implausible,
+            Plausibility::Implausible,
         ),
         (
             all,
             vec![log(1, 0, "ROOT"), log(2, 1, "OTHER"), log(3, 0, "ROOT")],
-            Verdict::Implausible,
+            Plausibility::Implausible,
         ),
         (
             some,
             vec![log(1, 0, "ROOT"), log(1, 2, "ROOT")],
-            Verdict::Read,
+            Plausibility::Read,
         ),
         (
             some,
             vec![log(1, 0, "ROOT"), log(1, 2, "OTHER")],
-            Verdict::Implausible,
+            Plausibility::Implausible,
         ),
-        (of_block, vec![log(1, 0, "ROOT")], Verdict::Read),
-        (of_block, vec![log(1, 0, "OTHER")], Verdict::Implausible),
-        (of_block, vec![log(1, 1, "ROOT")], Verdict::Implausible),
-        (all, vec![], Verdict::Unread),
+        (of_block, vec![log(1, 0, "ROOT")], Plausibility::Read),
+        (
+            of_block,
+            vec![log(1, 0, "OTHER")],
+            Plausibility::Implausible,
+        ),
+        (of_block, vec![log(1, 1, "ROOT")], Plausibility::Implausible),
+        (all, vec![], Plausibility::Unread),
     ] {
         let list = format!("[{}]", logs.join(","));
         let params = format!("[{filter}]");
         let expected = match logs.is_empty() {
-            true => Verdict::Read,
+            true => Plausibility::Read,
             false => expected,
         };
         for method in ["eth_getLogs", "erigon_getLogs"] {
@@ -398,8 +402,11 @@ fn logs_are_implausible_if_some_are_missing_or_belong_to_another_block() {
         }
         // these are the newest logs of a block, not all
         let newest = verdict("erigon_getLatestLogs", &params, &list);
-        let is_of_several = list.contains("OTHER") && expected == Verdict::Implausible;
-        assert!(newest != Verdict::Implausible || is_of_several, "{list}");
+        let is_of_several = list.contains("OTHER") && expected == Plausibility::Implausible;
+        assert!(
+            newest != Plausibility::Implausible || is_of_several,
+            "{list}"
+        );
     }
 }
 
@@ -450,7 +457,7 @@ fn text_without_the_expected_structure_is_unread() {
         ] {
             assert_eq!(
                 verdict(method, "[]", text),
-                Verdict::Unread,
+                Plausibility::Unread,
                 "{method} {text}"
             );
         }

@@ -1,6 +1,6 @@
 //! Blob transactions (EIP-4844), as they are in payloads.
 
-use super::prefix;
+use super::rlp_header;
 
 /// Transaction type of blob transactions (EIP-2718).
 const TYPE: u8 = 0x03;
@@ -45,7 +45,7 @@ fn hashes(transaction: &[u8]) -> Option<Vec<&[u8]>> {
 
 /// Splits off the first item: whether it is a list, its content, and the bytes after it.
 fn item(bytes: &[u8]) -> Option<(bool, &[u8], &[u8])> {
-    let prefix = prefix(bytes).ok()??;
+    let prefix = rlp_header(bytes).ok()??;
     let rest = bytes.get(prefix.size..)?;
     let (content, rest) = rest.split_at_checked(usize::try_from(prefix.len).ok()?)?;
     Some((prefix.is_list, content, rest))

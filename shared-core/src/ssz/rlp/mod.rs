@@ -8,7 +8,7 @@ pub(super) use self::header::encode as encode_header;
 
 /// The prefix of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Prefix {
+pub(super) struct RlpHeader {
     pub(super) is_list: bool,
     /// Length of the content in bytes.
     pub(super) len: u64,
@@ -23,11 +23,11 @@ pub(super) const MAX_PREFIX: usize = 9;
 ///
 /// # Errors
 /// The prefix is not the shortest one for its length.
-pub(super) fn prefix(bytes: &[u8]) -> Result<Option<Prefix>, &'static str> {
+pub(super) fn rlp_header(bytes: &[u8]) -> Result<Option<RlpHeader>, &'static str> {
     let Some(first) = bytes.first() else {
         return Ok(None);
     };
-    let prefix = |is_list, len, size| Ok(Some(Prefix { is_list, len, size }));
+    let prefix = |is_list, len, size| Ok(Some(RlpHeader { is_list, len, size }));
     match *first {
         0..=0x7f => prefix(false, 1, 0),
         // a single byte below 0x80 has no prefix
@@ -43,7 +43,7 @@ pub(super) fn prefix(bytes: &[u8]) -> Result<Option<Prefix>, &'static str> {
     }
 }
 
-fn long_prefix(bytes: &[u8], is_list: bool, of: u8) -> Result<Option<Prefix>, &'static str> {
+fn long_prefix(bytes: &[u8], is_list: bool, of: u8) -> Result<Option<RlpHeader>, &'static str> {
     let of = usize::from(of);
     let Some(digits) = bytes.get(1..=of) else {
         return Ok(None);
@@ -54,7 +54,7 @@ fn long_prefix(bytes: &[u8], is_list: bool, of: u8) -> Result<Option<Prefix>, &'
     if digits[0] == 0 || len < 56 {
         return Err("a length that is written longer than it is");
     }
-    Ok(Some(Prefix {
+    Ok(Some(RlpHeader {
         is_list,
         len,
         size: 1 + of,
@@ -99,16 +99,16 @@ mod tests {
                 write_prefix(is_list, len, &mut bytes);
                 let size = bytes.len();
                 for cut in 0..size {
-                    assert_eq!(prefix(&bytes[..cut]), Ok(None));
+                    assert_eq!(rlp_header(&bytes[..cut]), Ok(None));
                 }
                 bytes.push(0xff);
-                let expected = Prefix { is_list, len, size };
-                assert_eq!(prefix(&bytes), Ok(Some(expected)));
+                let expected = RlpHeader { is_list, len, size };
+                assert_eq!(rlp_header(&bytes), Ok(Some(expected)));
             }
         }
-        assert!(prefix(b"\x81\x7f").is_err() && prefix(b"\x81\x80").is_ok());
-        assert!(prefix(b"\xb8\x37").is_err() && prefix(b"\xb8\x38").is_ok());
-        assert!(prefix(b"\xf9\x00\xff").is_err());
+        assert!(rlp_header(b"\x81\x7f").is_err() && rlp_header(b"\x81\x80").is_ok());
+        assert!(rlp_header(b"\xb8\x37").is_err() && rlp_header(b"\xb8\x38").is_ok());
+        assert!(rlp_header(b"\xf9\x00\xff").is_err());
         assert_eq!(string_prefix(b"\x7f"), None);
         assert_eq!(string_prefix(b"\x80"), Some(vec![0x81]));
         assert_eq!(string_prefix(b""), Some(vec![0x80]));

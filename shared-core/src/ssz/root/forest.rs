@@ -5,7 +5,7 @@
 use super::grow;
 use super::pairs::{hash_in_place, Node};
 use super::zeros::zeros;
-use super::Error;
+use super::SszError;
 
 /// Replaces leaves with roots. `counts` are the numbers of leaves of each tree, at most `2^depth`;
 /// they are overwritten.
@@ -14,7 +14,7 @@ pub(super) fn merkleize(
     base: usize,
     counts: &mut [u32],
     depth: usize,
-) -> Result<(), Error> {
+) -> Result<(), SszError> {
     let zeros = zeros();
     for zero in &zeros[..depth] {
         pad(nodes, counts, zero, |count| count % 2 == 1)?;
@@ -34,7 +34,7 @@ pub(super) fn merkleize_progressive(
     nodes: &mut Vec<Node>,
     base: usize,
     counts: &mut [u32],
-) -> Result<(), Error> {
+) -> Result<(), SszError> {
     let trees = counts.len();
     let most = counts.iter().copied().max().unwrap_or(0);
     let mut parts = Vec::new();
@@ -98,7 +98,7 @@ pub(super) fn mix_in(
     nodes: &mut Vec<Node>,
     base: usize,
     with: impl Fn(usize) -> Node,
-) -> Result<(), Error> {
+) -> Result<(), SszError> {
     let count = nodes.len() - base;
     grow(nodes, base + 2 * count, Node::default())?;
     for k in (0..count).rev() {
@@ -116,7 +116,7 @@ fn pad(
     counts: &mut [u32],
     node: &Node,
     lacks: impl Fn(u32) -> bool,
-) -> Result<(), Error> {
+) -> Result<(), SszError> {
     let lacking = counts.iter().filter(|count| lacks(**count)).count();
     if lacking == 0 {
         return Ok(());

@@ -6,28 +6,28 @@
 //! computes the roots of several values of one type together, one field of all of them, then the
 //! next field.
 //!
-//! | module     | concern                                                     |
-//! |------------|-------------------------------------------------------------|
-//! | [`walk`]   | traversal of nested values                                  |
-//! | [`series`] | lists, vectors, bytes and bits                              |
-//! | [`forest`] | many small trees, level by level                            |
-//! | [`tree`]   | a tree of any size, from left to right                      |
-//! | [`pairs`]  | SHA-256                                                     |
-//! | [`zeros`]  | roots of empty trees                                        |
+//! | module        | concern                                |
+//! |---------------|----------------------------------------|
+//! | [`walk`]      | traversal of nested values             |
+//! | [`sequences`] | lists, vectors, bytes and bits         |
+//! | [`forest`]    | many small trees, level by level       |
+//! | [`tree`]      | a tree of any size, from left to right |
+//! | [`pairs`]     | SHA-256                                |
+//! | [`zeros`]     | roots of empty trees                   |
 //!
 //! Memory use is some hundred kilobytes, independent of the value. All memory is allocated in
 //! vectors that are used as stacks.
 
 mod forest;
 mod pairs;
-mod series;
+mod sequences;
 mod tree;
 mod walk;
 mod zeros;
 
-use self::walk::Walk;
+use self::walk::RootWalker;
 use super::check::check;
-use super::error::{Error, Problem};
+use super::error::{SszError, SszErrorKind};
 use super::schema::{Schema, TypeId};
 
 /// Computes the hash tree root of a value, `ssz`.
@@ -35,19 +35,22 @@ use super::schema::{Schema, TypeId};
 /// # Errors
 /// The position and the reason if `ssz` is not a value of the type, as [`check`] returns them; or
 /// memory was refused.
-pub fn hash_tree_root(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<[u8; 32], Error> {
+pub fn hash_tree_root(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<[u8; 32], SszError> {
     check(schema, ty, ssz)?;
-    Walk::new(schema, ssz).root(ty)
+    RootWalker::new(schema, ssz).root(ty)
 }
 
 /// Extends a stack to the length `len`.
-fn grow<T: Clone>(stack: &mut Vec<T>, len: usize, with: T) -> Result<(), Error> {
+fn grow<T: Clone>(stack: &mut Vec<T>, len: usize, with: T) -> Result<(), SszError> {
     let more = len.saturating_sub(stack.len());
     match stack.try_reserve(more) {
         Ok(()) => {
             stack.resize(stack.len() + more, with);
             Ok(())
         }
-        Err(_) => Err(Error::new(0, Problem::NoMemory(more * size_of::<T>()))),
+        Err(_) => Err(SszError::new(
+            0,
+            SszErrorKind::NoMemory(more * size_of::<T>()),
+        )),
     }
 }

@@ -10,7 +10,7 @@ pub(super) type Node = [u8; 32];
 
 /// The implementation that hashes pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum PairHasher {
     /// An implementation of hashtree.
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
     Hashtree(hashtree::Way),
@@ -19,25 +19,25 @@ enum Way {
     Portable,
 }
 
-fn way() -> Way {
-    static WAY: OnceLock<Way> = OnceLock::new();
+fn pair_hasher() -> PairHasher {
+    static WAY: OnceLock<PairHasher> = OnceLock::new();
     *WAY.get_or_init(|| {
         #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
         if let Some(way) = hashtree::Way::of_this_processor() {
-            return Way::Hashtree(way);
+            return PairHasher::Hashtree(way);
         }
-        Way::Portable
+        PairHasher::Portable
     })
 }
 
 /// Hashes `pairs`, of 64 bytes each, into `out`.
 pub(super) fn hash(pairs: &[u8], out: &mut [Node]) {
-    hash_by(way(), pairs, out);
+    hash_with(pair_hasher(), pairs, out);
 }
 
 /// Hashes all pairs of nodes, and writes the hashes to the front of `nodes`.
 pub(super) fn hash_in_place(nodes: &mut [Node]) {
-    hash_in_place_by(way(), nodes);
+    hash_in_place_with(pair_hasher(), nodes);
 }
 
 /// Returns the parent of two nodes.
@@ -47,12 +47,12 @@ pub(super) fn parent(left: &Node, right: &Node) -> Node {
     parent[0]
 }
 
-fn hash_by(way: Way, pairs: &[u8], out: &mut [Node]) {
+fn hash_with(way: PairHasher, pairs: &[u8], out: &mut [Node]) {
     let (pairs, _) = pairs.as_chunks::<64>();
     match way {
         #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
-        Way::Hashtree(way) => way.hash(pairs, out),
-        Way::Portable => {
+        PairHasher::Hashtree(way) => way.hash(pairs, out),
+        PairHasher::Portable => {
             for (pair, out) in pairs.iter().zip(out) {
                 *out = portable(pair);
             }
@@ -60,11 +60,11 @@ fn hash_by(way: Way, pairs: &[u8], out: &mut [Node]) {
     }
 }
 
-fn hash_in_place_by(way: Way, nodes: &mut [Node]) {
+fn hash_in_place_with(way: PairHasher, nodes: &mut [Node]) {
     match way {
         #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
-        Way::Hashtree(way) => way.hash_in_place(nodes),
-        Way::Portable => {
+        PairHasher::Hashtree(way) => way.hash_in_place(nodes),
+        PairHasher::Portable => {
             for n in 0..nodes.len() / 2 {
                 let mut pair = [0; 64];
                 pair.copy_from_slice(nodes[2 * n..2 * n + 2].as_flattened());
@@ -111,10 +111,10 @@ mod tests {
 
     use super::*;
 
-    fn ways() -> Vec<Way> {
-        let mut ways = vec![Way::Portable];
+    fn all_pair_hashers() -> Vec<PairHasher> {
+        let mut ways = vec![PairHasher::Portable];
         #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
-        ways.extend(hashtree::Way::all().map(Way::Hashtree));
+        ways.extend(hashtree::Way::all().map(PairHasher::Hashtree));
         ways
     }
 
@@ -127,18 +127,18 @@ mod tests {
             .chunks_exact(2)
             .map(|pair| Sha256::digest(pair.as_flattened()).into())
             .collect();
-        for way in ways() {
+        for way in all_pair_hashers() {
             for count in 0..=nodes.len() / 2 {
                 // at an odd address; the element after the output must not change
                 let mut odd = vec![0];
                 odd.extend_from_slice(nodes[..2 * count].as_flattened());
                 let mut out = vec![[0xaa; 32]; count + 1];
-                hash_by(way, &odd[1..], &mut out[..count]);
+                hash_with(way, &odd[1..], &mut out[..count]);
                 assert_eq!(out[..count], expected[..count], "{way:?}, {count}");
                 assert_eq!(out[count], [0xaa; 32], "{way:?}, {count}");
 
                 let mut out = nodes.clone();
-                hash_in_place_by(way, &mut out[..2 * count]);
+                hash_in_place_with(way, &mut out[..2 * count]);
                 assert_eq!(out[..count], expected[..count], "{way:?}, {count}");
                 assert_eq!(out[2 * count..], nodes[2 * count..], "{way:?}, {count}");
             }

@@ -7,13 +7,13 @@
 use super::grow;
 use super::pairs::{hash, parent, Node};
 use super::zeros::{zeros, MAX_DEPTH};
-use super::Error;
+use super::SszError;
 
 /// Number of nodes in the buffer of a level.
-const ROOM: usize = 64;
+const BUFFER_NODES: usize = 64;
 
 /// A tree, whose buffers are on a stack of nodes, from `base` on.
-pub(super) struct Tree {
+pub(super) struct MerkleTree {
     base: usize,
     /// Height above which the right sibling is always a zero node.
     height: usize,
@@ -30,12 +30,12 @@ pub(super) fn depth(leaves: u64) -> usize {
     }
 }
 
-impl Tree {
+impl MerkleTree {
     /// Creates a tree for at most the given number of leaves.
-    pub(super) fn new(nodes: &mut Vec<Node>, leaves: usize) -> Result<Self, Error> {
+    pub(super) fn new(nodes: &mut Vec<Node>, leaves: usize) -> Result<Self, SszError> {
         let base = nodes.len();
         let height = depth(leaves as u64);
-        grow(nodes, base + (height + 1) * ROOM, Node::default())?;
+        grow(nodes, base + (height + 1) * BUFFER_NODES, Node::default())?;
         Ok(Self {
             base,
             height,
@@ -46,15 +46,15 @@ impl Tree {
     /// Adds consecutive leaves of 32 bytes each.
     pub(super) fn push(&mut self, nodes: &mut [Node], mut leaves: &[u8]) {
         while !leaves.is_empty() {
-            let free = ROOM - usize::from(self.lens[0]);
+            let free = BUFFER_NODES - usize::from(self.lens[0]);
             let (now, later) = leaves.split_at(leaves.len().min(free * size_of::<Node>()));
             let (now, _) = now.as_chunks();
-            if now.len() == ROOM {
+            if now.len() == BUFFER_NODES {
                 // hashed directly, without a copy to the buffer
-                let to = self.base + ROOM + usize::from(self.lens[1]);
-                hash(now.as_flattened(), &mut nodes[to..to + ROOM / 2]);
-                self.lens[1] += (ROOM / 2) as u8;
-                self.carry(nodes, 1);
+                let to = self.base + BUFFER_NODES + usize::from(self.lens[1]);
+                hash(now.as_flattened(), &mut nodes[to..to + BUFFER_NODES / 2]);
+                self.lens[1] += (BUFFER_NODES / 2) as u8;
+                self.flush_full(nodes, 1);
             } else {
                 self.put(nodes, now);
             }
@@ -67,12 +67,12 @@ impl Tree {
         let to = self.base + usize::from(self.lens[0]);
         nodes[to..to + leaves.len()].copy_from_slice(leaves);
         self.lens[0] += leaves.len() as u8;
-        self.carry(nodes, 0);
+        self.flush_full(nodes, 0);
     }
 
     /// Hashes full buffers, from a level on.
-    fn carry(&mut self, nodes: &mut [Node], mut level: usize) {
-        while usize::from(self.lens[level]) == ROOM {
+    fn flush_full(&mut self, nodes: &mut [Node], mut level: usize) {
+        while usize::from(self.lens[level]) == BUFFER_NODES {
             self.hash(nodes, level);
             level += 1;
         }
@@ -80,7 +80,7 @@ impl Tree {
 
     /// Hashes the buffer of a level, which contains pairs, and empties it.
     fn hash(&mut self, nodes: &mut [Node], level: usize) {
-        let (below, above) = nodes[self.base + level * ROOM..].split_at_mut(ROOM);
+        let (below, above) = nodes[self.base + level * BUFFER_NODES..].split_at_mut(BUFFER_NODES);
         let count = usize::from(self.lens[level]);
         let to = usize::from(self.lens[level + 1]);
         hash(
@@ -97,7 +97,7 @@ impl Tree {
         for level in 0..self.height.min(depth) {
             let count = usize::from(self.lens[level]);
             if count % 2 == 1 {
-                nodes[self.base + level * ROOM + count] = zeros[level];
+                nodes[self.base + level * BUFFER_NODES + count] = zeros[level];
                 self.lens[level] += 1;
             }
             // at most half a buffer: the next one has that much room
@@ -105,7 +105,7 @@ impl Tree {
         }
         let mut root = match self.lens[self.height] {
             0 => zeros[self.height],
-            _ => nodes[self.base + self.height * ROOM],
+            _ => nodes[self.base + self.height * BUFFER_NODES],
         };
         for zero in &zeros[self.height..depth.max(self.height)] {
             root = parent(&root, zero);

@@ -2,17 +2,17 @@
 
 use std::ops::Range;
 
-use super::super::error::Problem;
+use super::super::error::SszErrorKind;
 use super::super::schema::{Container, Kind, Schema, TypeId};
 use super::forest;
 use super::grow;
 use super::pairs::{parent, Node};
-use super::series::Series;
-use super::Error;
+use super::sequences::SequenceLayout;
+use super::SszError;
 
 /// The computation of a value's root, and of the roots of the values in it. The bytes have been
 /// checked.
-pub(super) struct Walk<'s> {
+pub(super) struct RootWalker<'s> {
     pub(super) schema: &'s Schema,
     pub(super) ssz: &'s [u8],
     /// Stack of nodes of incomplete trees.
@@ -45,12 +45,12 @@ impl Span {
 
 /// The nodes to which roots are written: `at`, `at + stride`, ...
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Out {
+pub(super) struct RootOutput {
     pub(super) at: usize,
     stride: usize,
 }
 
-impl Out {
+impl RootOutput {
     /// Consecutive nodes.
     pub(super) fn row(at: usize) -> Self {
         Self { at, stride: 1 }
@@ -64,7 +64,7 @@ impl Out {
     }
 }
 
-impl<'s> Walk<'s> {
+impl<'s> RootWalker<'s> {
     pub(super) fn new(schema: &'s Schema, ssz: &'s [u8]) -> Self {
         Self {
             schema,
@@ -76,15 +76,20 @@ impl<'s> Walk<'s> {
     }
 
     /// Computes the root of the whole value.
-    pub(super) fn root(mut self, ty: TypeId) -> Result<Node, Error> {
+    pub(super) fn root(mut self, ty: TypeId) -> Result<Node, SszError> {
         grow(&mut self.nodes, 1, Node::default())?;
         grow(&mut self.spans, 1, Span::new(0..self.ssz.len()))?;
-        self.roots(ty, 0..1, Out::row(0))?;
+        self.roots(ty, 0..1, RootOutput::row(0))?;
         Ok(self.nodes[0])
     }
 
     /// Computes the roots of values of one type. The stacks have the same height afterwards.
-    pub(super) fn roots(&mut self, ty: TypeId, spans: Range<usize>, out: Out) -> Result<(), Error> {
+    pub(super) fn roots(
+        &mut self,
+        ty: TypeId,
+        spans: Range<usize>,
+        out: RootOutput,
+    ) -> Result<(), SszError> {
         if spans.is_empty() {
             return Ok(());
         }
@@ -101,14 +106,14 @@ impl<'s> Walk<'s> {
                 return Ok(());
             }
         }
-        match Series::of(schema, ty) {
+        match SequenceLayout::for_type(schema, ty) {
             Some(series) => self.series(&series, spans, out),
             None => Ok(()),
         }
     }
 
     /// Writes values that are their own roots, `offset` bytes into each span.
-    fn leaves(&mut self, spans: Range<usize>, offset: usize, size: usize, out: Out) {
+    fn leaves(&mut self, spans: Range<usize>, offset: usize, size: usize, out: RootOutput) {
         let starts = self.spans[spans]
             .iter()
             .map(|span| span.start as usize + offset);
@@ -133,8 +138,8 @@ impl<'s> Walk<'s> {
         &mut self,
         container: &Container,
         spans: Range<usize>,
-        out: Out,
-    ) -> Result<(), Error> {
+        out: RootOutput,
+    ) -> Result<(), SszError> {
         let schema = self.schema;
         let fields = &container.fields;
         let base = self.nodes.len();
@@ -146,7 +151,7 @@ impl<'s> Walk<'s> {
             while active.is_some_and(|active| active.get(place) == Some(&false)) {
                 place += 1;
             }
-            let column = Out {
+            let column = RootOutput {
                 at: base + place,
                 stride: width,
             };
@@ -201,8 +206,8 @@ impl<'s> Walk<'s> {
         &mut self,
         options: &[(u8, TypeId)],
         spans: Range<usize>,
-        out: Out,
-    ) -> Result<(), Error> {
+        out: RootOutput,
+    ) -> Result<(), SszError> {
         for (n, span) in spans.enumerate() {
             let Range { start, end } = self.spans[span].range();
             let of = self.ssz.get(start).and_then(|selector| {
@@ -210,7 +215,7 @@ impl<'s> Walk<'s> {
                 option.copied()
             });
             let Some((selector, of)) = of else {
-                return Err(Error::because(start, "no such option"));
+                return Err(SszError::from_message(start, "no such option"));
             };
             let to = out.skip(n);
             let value = self.spans.len();
@@ -223,7 +228,7 @@ impl<'s> Walk<'s> {
     }
 
     /// Moves the nodes after `base` to their destination.
-    pub(super) fn put(&mut self, base: usize, out: Out) {
+    pub(super) fn put(&mut self, base: usize, out: RootOutput) {
         let (to, nodes) = self.nodes.split_at_mut(base);
         let to = to[out.at..].iter_mut().step_by(out.stride);
         for (to, node) in to.zip(nodes) {
@@ -233,10 +238,10 @@ impl<'s> Walk<'s> {
     }
 
     /// The offset that is stored at `at`.
-    pub(super) fn offset(&self, at: usize) -> Result<usize, Error> {
+    pub(super) fn offset(&self, at: usize) -> Result<usize, SszError> {
         match self.ssz.get(at..).and_then(|rest| rest.first_chunk()) {
             Some(offset) => Ok(u32::from_le_bytes(*offset) as usize),
-            None => Err(Error::new(at, Problem::Ends)),
+            None => Err(SszError::new(at, SszErrorKind::Ends)),
         }
     }
 }

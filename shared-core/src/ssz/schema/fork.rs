@@ -137,7 +137,7 @@ impl fmt::Display for Preset {
 
 impl Schema {
     /// Whether a type expression is valid in every fork.
-    pub fn is_of_every_fork(name: &str) -> bool {
+    pub fn is_fork_independent(name: &str) -> bool {
         Self::from_table(EXECUTION).is_ok_and(|mut schema| schema.parse(name).is_ok())
     }
 
@@ -146,7 +146,7 @@ impl Schema {
     /// # Panics
     /// Panics if a table of this crate is invalid, which its tests exclude.
     #[allow(clippy::panic)]
-    pub fn of(fork: Fork, preset: Preset) -> &'static Self {
+    pub fn for_fork(fork: Fork, preset: Preset) -> &'static Self {
         static SCHEMAS: [[OnceLock<Schema>; Preset::ALL.len()]; Fork::ALL.len()] =
             [const { [const { OnceLock::new() }; Preset::ALL.len()] }; Fork::ALL.len()];
         SCHEMAS[fork as usize][preset as usize].get_or_init(|| {

@@ -4,20 +4,20 @@
 //! specifications (docs/forks.md), and compiled once into a table that the walkers index.
 
 mod fork;
-mod measure;
 mod names;
 mod numbers;
 mod resolve;
+mod size;
 mod source;
 mod template;
-mod text;
+mod tokens;
 
 use std::collections::BTreeMap;
 
 pub use self::fork::{Fork, Preset};
-pub use self::names::{Lead, Names, LEAD};
-pub use self::template::{Leaf, Literal, Step, Template, LITERAL};
-pub use self::text::BadSchema;
+pub use self::names::{FieldPrefix, Names, FIELD_PREFIX_BYTES};
+pub use self::template::{Literal, ScalarKind, Step, Template, LITERAL};
+pub use self::tokens::SchemaError;
 
 /// Identifier of a type in a [`Schema`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -157,7 +157,7 @@ pub enum Limit {
 
 impl Limit {
     /// Maximum number of elements.
-    pub fn most(self) -> u64 {
+    pub fn max(self) -> u64 {
         match self {
             Self::AtMost(limit) => limit,
             Self::Progressive => u64::MAX,

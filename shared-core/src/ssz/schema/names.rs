@@ -1,7 +1,7 @@
 //! Names of a container's fields in JSON.
 
-/// Number of bytes that are copied for a [`Lead`].
-pub const LEAD: usize = 48;
+/// Number of bytes that are copied for a [`FieldPrefix`].
+pub const FIELD_PREFIX_BYTES: usize = 48;
 
 const WORD: usize = 8;
 
@@ -18,12 +18,12 @@ fn word(bytes: &[u8]) -> u64 {
 pub struct Names {
     /// Keys as most nodes write them: `"name":`.
     keys: Box<[Box<[u8]>]>,
-    leads: Box<[Lead]>,
+    leads: Box<[FieldPrefix]>,
 }
 
 /// The text before a field's value: `,"name":"0x`.
 #[derive(Clone, Debug)]
-pub struct Lead {
+pub struct FieldPrefix {
     /// The text, padded to the number of bytes that are copied at once.
     pub bytes: Box<[u8]>,
     /// Length of the text without padding.
@@ -39,9 +39,9 @@ impl Names {
             let before = if n == 0 { '{' } else { ',' };
             let mut lead = format!("{before}\"{name}\":{opening}").into_bytes();
             let len = lead.len();
-            lead.resize(len.max(LEAD), 0);
+            lead.resize(len.max(FIELD_PREFIX_BYTES), 0);
             let bytes = lead.into();
-            leads.push(Lead { bytes, len });
+            leads.push(FieldPrefix { bytes, len });
             keys.push(format!("\"{name}\":").into_bytes().into());
         }
         Self {
@@ -52,7 +52,7 @@ impl Names {
 
     /// Returns the length of `"name":` if `bytes` begin with the field's key.
     #[inline(always)]
-    pub fn begins(&self, field: usize, bytes: &[u8]) -> Option<usize> {
+    pub fn match_key(&self, field: usize, bytes: &[u8]) -> Option<usize> {
         let key = self.keys.get(field)?;
         let begin = bytes.get(..key.len())?;
         // words, and the last may overlap: a call that compares a few bytes takes longer
@@ -72,7 +72,7 @@ impl Names {
     ///
     /// # Panics
     /// Panics if the field does not exist.
-    pub fn lead(&self, field: usize) -> &Lead {
+    pub fn lead(&self, field: usize) -> &FieldPrefix {
         &self.leads[field]
     }
 

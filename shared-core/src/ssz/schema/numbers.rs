@@ -1,37 +1,37 @@
 //! Numbers of the type tables: constants and expressions.
 
 use super::resolve::Definitions;
-use super::source::{Definition, Meaning};
-use super::text::{BadSchema, Token, Tokens};
+use super::source::{Definition, DefinitionKind};
+use super::tokens::{SchemaError, Token, Tokens};
 
 impl Definitions {
-    pub(super) fn only_number(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
+    pub(super) fn only_number(&self, tokens: &mut Tokens<'_>) -> Result<u64, SchemaError> {
         tokens.expect('[')?;
         let number = self.number(tokens)?;
         tokens.expect(']')?;
         Ok(number)
     }
 
-    pub(super) fn only_length(&self, tokens: &mut Tokens<'_>) -> Result<usize, BadSchema> {
+    pub(super) fn only_length(&self, tokens: &mut Tokens<'_>) -> Result<usize, SchemaError> {
         let number = self.only_number(tokens)?;
-        usize::try_from(number).map_err(|_| BadSchema::new("a vector that fits no memory"))
+        usize::try_from(number).map_err(|_| SchemaError::new("a vector that fits no memory"))
     }
 
-    pub(super) fn length(&self, tokens: &mut Tokens<'_>) -> Result<usize, BadSchema> {
+    pub(super) fn length(&self, tokens: &mut Tokens<'_>) -> Result<usize, SchemaError> {
         let number = self.number(tokens)?;
-        usize::try_from(number).map_err(|_| BadSchema::new("a vector that fits no memory"))
+        usize::try_from(number).map_err(|_| SchemaError::new("a vector that fits no memory"))
     }
 
     /// Evaluates a sum of products with Python's precedence.
-    pub(super) fn number(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
-        let too_large = || BadSchema::new("more than 64 bits");
+    pub(super) fn number(&self, tokens: &mut Tokens<'_>) -> Result<u64, SchemaError> {
+        let too_large = || SchemaError::new("more than 64 bits");
         let mut sum = self.product(tokens)?;
         loop {
-            if tokens.takes('+')? {
+            if tokens.accept('+')? {
                 sum = sum
                     .checked_add(self.product(tokens)?)
                     .ok_or_else(too_large)?;
-            } else if tokens.takes('-')? {
+            } else if tokens.accept('-')? {
                 sum = sum
                     .checked_sub(self.product(tokens)?)
                     .ok_or_else(too_large)?;
@@ -42,36 +42,36 @@ impl Definitions {
     }
 
     /// Evaluates one summand.
-    pub(super) fn product(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
-        let too_large = || BadSchema::new("more than 64 bits");
+    pub(super) fn product(&self, tokens: &mut Tokens<'_>) -> Result<u64, SchemaError> {
+        let too_large = || SchemaError::new("more than 64 bits");
         let mut product = self.power(tokens)?;
         loop {
-            if tokens.takes('*')? {
+            if tokens.accept('*')? {
                 product = product
                     .checked_mul(self.power(tokens)?)
                     .ok_or_else(too_large)?;
-            } else if tokens.takes('/')? {
+            } else if tokens.accept('/')? {
                 product = product
                     .checked_div(self.power(tokens)?)
-                    .ok_or_else(|| BadSchema::new("a division by nothing"))?;
+                    .ok_or_else(|| SchemaError::new("a division by nothing"))?;
             } else {
                 return Ok(product);
             }
         }
     }
 
-    fn power(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
+    fn power(&self, tokens: &mut Tokens<'_>) -> Result<u64, SchemaError> {
         let base = self.factor(tokens)?;
-        if !tokens.takes('^')? {
+        if !tokens.accept('^')? {
             return Ok(base);
         }
         let power = u32::try_from(self.power(tokens)?).ok();
         let number = power.and_then(|power| base.checked_pow(power));
-        number.ok_or_else(|| BadSchema::new("more than 64 bits"))
+        number.ok_or_else(|| SchemaError::new("more than 64 bits"))
     }
 
-    fn factor(&self, tokens: &mut Tokens<'_>) -> Result<u64, BadSchema> {
-        if tokens.takes('(')? {
+    fn factor(&self, tokens: &mut Tokens<'_>) -> Result<u64, SchemaError> {
+        if tokens.accept('(')? {
             let number = self.number(tokens)?;
             tokens.expect(')')?;
             return Ok(number);
@@ -84,23 +84,23 @@ impl Definitions {
                 let number = self.number(tokens)?;
                 tokens.expect(')')?;
                 let log = number.checked_ilog2().map(u64::from);
-                log.ok_or_else(|| BadSchema::new("a logarithm of nothing"))
+                log.ok_or_else(|| SchemaError::new("a logarithm of nothing"))
             }
             Some(Token::Name(name)) => {
                 let constant = self.by_name.get(name);
                 let Some(Definition {
                     place,
-                    means: Meaning::Constant(text),
+                    means: DefinitionKind::Constant(text),
                 }) = constant
                 else {
-                    return Err(BadSchema::new(format!("{name} is no constant here")));
+                    return Err(SchemaError::new(format!("{name} is no constant here")));
                 };
                 let mut tokens = Tokens::new(text);
                 let number = self.number(&mut tokens);
                 let number = number.and_then(|number| tokens.end().map(|()| number));
                 number.map_err(|bad| bad.at(place.0, place.1))
             }
-            _ => Err(BadSchema::new("a number is missing")),
+            _ => Err(SchemaError::new("a number is missing")),
         }
     }
 }

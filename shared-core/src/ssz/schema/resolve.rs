@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::fork::EXECUTION;
-use super::source::{read, Definition, FieldLine, Meaning};
-use super::text::{BadSchema, Token, Tokens};
+use super::source::{read, Definition, DefinitionKind, FieldLine};
+use super::tokens::{SchemaError, Token, Tokens};
 use super::{
     Container, Field, Fork, Json, Kind, Limit, Names, Preset, Schema, Template, Type, TypeId,
     Words, OFFSET,
@@ -22,7 +22,7 @@ pub(super) struct Definitions {
 impl Definitions {
     pub(super) fn type_names(&self) -> impl Iterator<Item = &str> {
         let is_type =
-            |(_, what): &(&String, &Definition)| !matches!(what.means, Meaning::Constant(_));
+            |(_, what): &(&String, &Definition)| !matches!(what.means, DefinitionKind::Constant(_));
         let names = self.by_name.iter().filter(is_type);
         names.map(|(name, _)| name.as_str())
     }
@@ -33,12 +33,12 @@ impl Schema {
     /// an execution witness are not final.
     ///
     /// # Errors
-    /// [`BadSchema`] if the constant does not exist, or can't have the value.
+    /// [`SchemaError`] if the constant does not exist, or can't have the value.
     pub fn with_limits(
         fork: Fork,
         preset: Preset,
         limits: &[(&str, u64)],
-    ) -> Result<Self, BadSchema> {
+    ) -> Result<Self, SchemaError> {
         let mut by_name = BTreeMap::new();
         read("execution", EXECUTION, preset, &mut by_name)?;
         for earlier in Fork::ALL.iter().filter(|earlier| **earlier <= fork) {
@@ -50,8 +50,8 @@ impl Schema {
     /// Compiles the types of one table that belongs to no fork, for tests of the walkers.
     ///
     /// # Errors
-    /// [`BadSchema`] with the line of the error.
-    pub fn from_table(text: &str) -> Result<Self, BadSchema> {
+    /// [`SchemaError`] with the line of the error.
+    pub fn from_table(text: &str) -> Result<Self, SchemaError> {
         let mut by_name = BTreeMap::new();
         read("table", text, Preset::Mainnet, &mut by_name)?;
         Self::compile(by_name, &[])
@@ -60,14 +60,14 @@ impl Schema {
     pub(super) fn compile(
         mut by_name: BTreeMap<String, Definition>,
         limits: &[(&str, u64)],
-    ) -> Result<Self, BadSchema> {
+    ) -> Result<Self, SchemaError> {
         for (name, value) in limits {
             match by_name
                 .get_mut(*name)
                 .map(|definition| &mut definition.means)
             {
-                Some(Meaning::Constant(text)) => *text = value.to_string(),
-                _ => return Err(BadSchema::new(format!("{name} is no constant"))),
+                Some(DefinitionKind::Constant(text)) => *text = value.to_string(),
+                _ => return Err(SchemaError::new(format!("{name} is no constant"))),
             }
         }
         let mut schema = Self {
@@ -85,33 +85,33 @@ impl Schema {
     /// Parses a type expression: `SignedBeaconBlock`, `List[Withdrawal, 16]`.
     ///
     /// # Errors
-    /// [`BadSchema`] with the reason.
-    pub fn parse(&mut self, text: &str) -> Result<TypeId, BadSchema> {
+    /// [`SchemaError`] with the reason.
+    pub fn parse(&mut self, text: &str) -> Result<TypeId, SchemaError> {
         self.expression(text, 0)
     }
 
-    fn expression(&mut self, text: &str, depth: usize) -> Result<TypeId, BadSchema> {
+    fn expression(&mut self, text: &str, depth: usize) -> Result<TypeId, SchemaError> {
         let mut tokens = Tokens::new(text);
         let id = self.type_of(&mut tokens, depth)?;
         tokens.end()?;
         Ok(id)
     }
 
-    fn named_type(&mut self, name: &str, depth: usize) -> Result<TypeId, BadSchema> {
+    fn named_type(&mut self, name: &str, depth: usize) -> Result<TypeId, SchemaError> {
         if let Some(id) = self.ids.get(name) {
             return Ok(*id);
         }
         if depth > MAX_DEPTH {
-            return Err(BadSchema::new(format!("{name} is part of itself")));
+            return Err(SchemaError::new(format!("{name} is part of itself")));
         }
         let Some(Definition { place, means }) = self.definitions.by_name.get(name).cloned() else {
-            return Err(BadSchema::new(format!("{name} is no type here")));
+            return Err(SchemaError::new(format!("{name} is no type here")));
         };
         let (source, line) = place;
         let id = match means {
-            Meaning::Constant(_) => Err(BadSchema::new(format!("{name} is no type"))),
-            Meaning::Alias(text) => self.expression(&text, depth + 1),
-            Meaning::Class { active, fields, .. } => self
+            DefinitionKind::Constant(_) => Err(SchemaError::new(format!("{name} is no type"))),
+            DefinitionKind::Alias(text) => self.expression(&text, depth + 1),
+            DefinitionKind::Class { active, fields, .. } => self
                 .container(active.as_deref(), &fields, depth)
                 .map(|kind| self.add(name.into(), kind, Json::Usual)),
         };
@@ -125,9 +125,9 @@ impl Schema {
         active: Option<&str>,
         lines: &[FieldLine],
         depth: usize,
-    ) -> Result<Kind, BadSchema> {
+    ) -> Result<Kind, SchemaError> {
         if lines.is_empty() {
-            return Err(BadSchema::new("it has no fields"));
+            return Err(SchemaError::new("it has no fields"));
         }
         let mut fields = Vec::new();
         let mut offset = 0;
@@ -147,15 +147,15 @@ impl Schema {
         if let Some(active) = &active_fields {
             let count = active.iter().filter(|is_active| **is_active).count();
             if count != fields.len() || active.last() != Some(&true) || active.len() > 256 {
-                return Err(BadSchema::new("active_fields don't fit its fields"));
+                return Err(SchemaError::new("active_fields don't fit its fields"));
             }
         }
         let is_variable = |n: &usize| self.get(fields[*n].ty).size.is_none();
         let variable = (0..fields.len()).filter(is_variable).collect();
-        let bounds = self.bounds_of(&fields);
+        let bounds = self.fixed_field_bounds(&fields);
         // a set of fields is one word
         if fields.len() > 64 {
-            return Err(BadSchema::new("it has more than 64 fields"));
+            return Err(SchemaError::new("it has more than 64 fields"));
         }
         let mut container = Container {
             names: Names::new(
@@ -175,7 +175,7 @@ impl Schema {
     }
 
     /// Parses `[1, 0, 1]`, `[1] * 3`, `[1] * 3 + [0, 1]`.
-    fn active_fields(&self, text: &str) -> Result<Box<[bool]>, BadSchema> {
+    fn active_fields(&self, text: &str) -> Result<Box<[bool]>, SchemaError> {
         let mut tokens = Tokens::new(text);
         let mut all = Vec::new();
         loop {
@@ -184,22 +184,22 @@ impl Schema {
             loop {
                 match tokens.next()? {
                     Some(Token::Number(bit @ 0..=1)) => active.push(bit == 1),
-                    _ => return Err(BadSchema::new("active_fields are 0 and 1")),
+                    _ => return Err(SchemaError::new("active_fields are 0 and 1")),
                 }
-                if !tokens.takes(',')? {
+                if !tokens.accept(',')? {
                     break;
                 }
             }
             tokens.expect(']')?;
-            if tokens.takes('*')? {
+            if tokens.accept('*')? {
                 let times = self.definitions.product(&mut tokens)?;
                 // a tree of fields has at most 256 leaves
                 let times = usize::try_from(times).ok().filter(|times| *times <= 256);
-                let times = times.ok_or_else(|| BadSchema::new("more than 256 active_fields"))?;
+                let times = times.ok_or_else(|| SchemaError::new("more than 256 active_fields"))?;
                 active = active.repeat(times);
             }
             all.extend(active);
-            if !tokens.takes('+')? {
+            if !tokens.accept('+')? {
                 break;
             }
         }
@@ -207,7 +207,7 @@ impl Schema {
         Ok(all.into())
     }
 
-    fn type_of(&mut self, tokens: &mut Tokens<'_>, depth: usize) -> Result<TypeId, BadSchema> {
+    fn type_of(&mut self, tokens: &mut Tokens<'_>, depth: usize) -> Result<TypeId, SchemaError> {
         let name = tokens.name()?;
         let kind = match name {
             "uint8" => Kind::Uint(1),
@@ -252,7 +252,7 @@ impl Schema {
                 let of = self.only_type(tokens, depth)?;
                 match self.get(of).kind {
                     Kind::Uint(bytes) => Kind::Quantity(bytes),
-                    _ => return Err(BadSchema::new("a quantity of no number")),
+                    _ => return Err(SchemaError::new("a quantity of no number")),
                 }
             }
             "Enum" => Kind::Enum(words(tokens)?),
@@ -260,7 +260,7 @@ impl Schema {
             name => return self.named_type(name, depth),
         };
         if let Kind::ByteVector(0) | Kind::Bitvector(0) | Kind::Vector(_, 0) = kind {
-            return Err(BadSchema::new("a vector of nothing"));
+            return Err(SchemaError::new("a vector of nothing"));
         }
         let name = self.name_of(&kind);
         Ok(self.find_or_add(name, kind, Json::Usual))
@@ -282,7 +282,7 @@ impl Schema {
         &mut self,
         tokens: &mut Tokens<'_>,
         depth: usize,
-    ) -> Result<Box<[(u8, TypeId)]>, BadSchema> {
+    ) -> Result<Box<[(u8, TypeId)]>, SchemaError> {
         tokens.expect('(')?;
         tokens.expect('{')?;
         let mut options: Vec<(u8, TypeId)> = Vec::new();
@@ -290,17 +290,17 @@ impl Schema {
             let selector = match tokens.next()? {
                 // EIP-8016
                 Some(Token::Number(selector @ 1..=127)) => selector as u8,
-                _ => return Err(BadSchema::new("a selector is 1 to 127")),
+                _ => return Err(SchemaError::new("a selector is 1 to 127")),
             };
             tokens.expect(':')?;
             let ty = self.type_of(tokens, depth + 1)?;
             if options.iter().any(|(other, _)| *other == selector) {
-                return Err(BadSchema::new(format!(
+                return Err(SchemaError::new(format!(
                     "selector {selector} is there twice"
                 )));
             }
             options.push((selector, ty));
-            if !tokens.takes(',')? {
+            if !tokens.accept(',')? {
                 break;
             }
         }
@@ -309,7 +309,7 @@ impl Schema {
         Ok(options.into())
     }
 
-    fn only_type(&mut self, tokens: &mut Tokens<'_>, depth: usize) -> Result<TypeId, BadSchema> {
+    fn only_type(&mut self, tokens: &mut Tokens<'_>, depth: usize) -> Result<TypeId, SchemaError> {
         tokens.expect('[')?;
         let id = self.type_of(tokens, depth)?;
         tokens.expect(']')?;
@@ -368,22 +368,22 @@ impl Schema {
 }
 
 /// Parses `[VALID, INVALID, BAD = INVALID]`.
-fn words(tokens: &mut Tokens<'_>) -> Result<Words, BadSchema> {
+fn words(tokens: &mut Tokens<'_>) -> Result<Words, SchemaError> {
     tokens.expect('[')?;
     let mut words: Vec<Box<str>> = Vec::new();
     let mut read_only: Vec<(Box<str>, u8)> = Vec::new();
     loop {
         let word = tokens.name()?;
-        if tokens.takes('=')? {
+        if tokens.accept('=')? {
             let means = tokens.name()?;
             let number = words.iter().position(|known| **known == *means);
             let number = number.and_then(|number| u8::try_from(number).ok());
-            let number = number.ok_or_else(|| BadSchema::new(format!("no {means} before it")))?;
+            let number = number.ok_or_else(|| SchemaError::new(format!("no {means} before it")))?;
             read_only.push((word.into(), number));
         } else {
             words.push(word.into());
         }
-        if !tokens.takes(',')? {
+        if !tokens.accept(',')? {
             break;
         }
     }

@@ -22,7 +22,7 @@
 
 use std::collections::BTreeMap;
 
-use super::text::{BadSchema, Token, Tokens};
+use super::tokens::{SchemaError, Token, Tokens};
 use super::Preset;
 
 /// The definition of a name in the newest fork that has one.
@@ -30,11 +30,11 @@ use super::Preset;
 pub(super) struct Definition {
     /// Table and line of the definition.
     pub(super) place: (&'static str, usize),
-    pub(super) means: Meaning,
+    pub(super) means: DefinitionKind,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Meaning {
+pub(super) enum DefinitionKind {
     /// An expression.
     Constant(String),
     /// A type's expression.
@@ -64,7 +64,7 @@ pub(super) fn read(
     text: &str,
     preset: Preset,
     all: &mut BTreeMap<String, Definition>,
-) -> Result<(), BadSchema> {
+) -> Result<(), SchemaError> {
     // definitions of this table only, so that duplicates are found
     let mut here: BTreeMap<String, Definition> = BTreeMap::new();
     let mut class: Option<String> = None;
@@ -77,16 +77,16 @@ pub(super) fn read(
         let read = if content.starts_with(' ') {
             match class.as_ref().and_then(|class| here.get_mut(class)) {
                 Some(class) => read_field(class, place, content),
-                None => Err(BadSchema::new("a field of nothing")),
+                None => Err(SchemaError::new("a field of nothing")),
             }
         } else if let Some(gone) = content.strip_prefix("del ") {
             class = None;
             read_removal(gone, all)
         } else {
             read_definition(content, preset, all, &here).and_then(|(name, means)| {
-                class = matches!(means, Meaning::Class { .. }).then(|| name.clone());
+                class = matches!(means, DefinitionKind::Class { .. }).then(|| name.clone());
                 match here.insert(name.clone(), Definition { place, means }) {
-                    Some(_) => Err(BadSchema::new(format!("{name} is there twice"))),
+                    Some(_) => Err(SchemaError::new(format!("{name} is there twice"))),
                     None => Ok(()),
                 }
             })
@@ -98,13 +98,13 @@ pub(super) fn read(
 }
 
 /// Removes a definition of an earlier table.
-fn read_removal(text: &str, all: &mut BTreeMap<String, Definition>) -> Result<(), BadSchema> {
+fn read_removal(text: &str, all: &mut BTreeMap<String, Definition>) -> Result<(), SchemaError> {
     let mut tokens = Tokens::new(text);
     let name = tokens.name()?;
     tokens.end()?;
     match all.remove(name) {
         Some(_) => Ok(()),
-        None => Err(BadSchema::new(format!("no {name} was there before"))),
+        None => Err(SchemaError::new(format!("no {name} was there before"))),
     }
 }
 
@@ -113,7 +113,7 @@ fn read_definition(
     preset: Preset,
     all: &BTreeMap<String, Definition>,
     here: &BTreeMap<String, Definition>,
-) -> Result<(String, Meaning), BadSchema> {
+) -> Result<(String, DefinitionKind), SchemaError> {
     let mut tokens = Tokens::new(line);
     let name = tokens.name()?;
     if name == "class" {
@@ -123,39 +123,41 @@ fn read_definition(
     let rest = tokens.rest();
     let is_constant = name.chars().all(|c| !c.is_ascii_lowercase());
     if !is_constant {
-        return Ok((name.into(), Meaning::Alias(rest.into())));
+        return Ok((name.into(), DefinitionKind::Alias(rest.into())));
     }
     let values: Vec<&str> = rest.split(',').map(str::trim).collect();
     let value = match values.len() {
         1 => values[0],
         n if n == Preset::ALL.len() => values[preset as usize],
         _ => {
-            return Err(BadSchema::new(
+            return Err(SchemaError::new(
                 "a constant has one value, or one each for mainnet, minimal, gnosis",
             ))
         }
     };
-    Ok((name.into(), Meaning::Constant(value.into())))
+    Ok((name.into(), DefinitionKind::Constant(value.into())))
 }
 
 fn read_class(
     mut tokens: Tokens<'_>,
     all: &BTreeMap<String, Definition>,
     here: &BTreeMap<String, Definition>,
-) -> Result<(String, Meaning), BadSchema> {
+) -> Result<(String, DefinitionKind), SchemaError> {
     let name = tokens.name()?.to_owned();
     tokens.expect('(')?;
     let base = tokens.name()?;
     let (active, extends, fields) = match base {
         "Container" => (None, false, Vec::new()),
         base if base == name => match all.get(base).map(|earlier| &earlier.means) {
-            Some(Meaning::Class { active, fields, .. }) => (active.clone(), true, fields.clone()),
-            _ => return Err(BadSchema::new(format!("no container {name} before this"))),
+            Some(DefinitionKind::Class { active, fields, .. }) => {
+                (active.clone(), true, fields.clone())
+            }
+            _ => return Err(SchemaError::new(format!("no container {name} before this"))),
         },
         "ProgressiveContainer" => {
             tokens.expect('(')?;
             if tokens.name()? != "active_fields" {
-                return Err(BadSchema::new("active_fields= is missing"));
+                return Err(SchemaError::new("active_fields= is missing"));
             }
             tokens.expect('=')?;
             let rest = tokens.rest();
@@ -164,9 +166,9 @@ fn read_class(
                 .map(str::trim_end)
                 .and_then(|rest| rest.strip_suffix("))"));
             let Some(list) = end else {
-                return Err(BadSchema::new("it should end with \")):\""));
+                return Err(SchemaError::new("it should end with \")):\""));
             };
-            let means = Meaning::Class {
+            let means = DefinitionKind::Class {
                 active: Some(list.to_owned()),
                 extends: false,
                 fields: Vec::new(),
@@ -174,18 +176,18 @@ fn read_class(
             return Ok((name, means));
         }
         base => match here.get(base).map(|other| &other.means) {
-            Some(Meaning::Class {
+            Some(DefinitionKind::Class {
                 active: None,
                 fields,
                 ..
             }) => (None, false, fields.clone()),
-            _ => return Err(BadSchema::new(format!("{base} has no fields"))),
+            _ => return Err(SchemaError::new(format!("{base} has no fields"))),
         },
     };
     tokens.expect(')')?;
     tokens.expect(':')?;
     tokens.end()?;
-    let means = Meaning::Class {
+    let means = DefinitionKind::Class {
         active,
         extends,
         fields,
@@ -197,14 +199,14 @@ fn read_field(
     class: &mut Definition,
     place: (&'static str, usize),
     text: &str,
-) -> Result<(), BadSchema> {
-    let Meaning::Class {
+) -> Result<(), SchemaError> {
+    let DefinitionKind::Class {
         active,
         extends,
         fields,
     } = &mut class.means
     else {
-        return Err(BadSchema::new("a field of something that has none"));
+        return Err(SchemaError::new("a field of something that has none"));
     };
     let mut tokens = Tokens::new(text);
     let name = tokens.name()?.to_owned();
@@ -218,7 +220,7 @@ fn read_field(
         .iter()
         .any(|field| field.name == name || field.json_name == json_name)
     {
-        return Err(BadSchema::new(format!("{name} is there twice")));
+        return Err(SchemaError::new(format!("{name} is there twice")));
     }
     if let (Some(active), true) = (active, extends) {
         active.push_str(" + [1]");

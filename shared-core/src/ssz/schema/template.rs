@@ -31,7 +31,7 @@ pub struct Step {
     /// Text between the previous value and this one, including quotes and `0x`.
     pub before: Literal,
     /// The kind of the value.
-    pub leaf: Leaf,
+    pub leaf: ScalarKind,
     /// Position of the value, or of its offset, in the fixed part, in bytes.
     pub offset: usize,
     /// Position of the next variable-size field's offset, if there is one.
@@ -40,7 +40,7 @@ pub struct Step {
 
 /// The kind of a value without parts.
 #[derive(Clone, Copy, Debug)]
-pub enum Leaf {
+pub enum ScalarKind {
     /// A 64-bit number without its quotes.
     Number,
     /// A boolean: `true` or `false`.
@@ -55,8 +55,8 @@ pub enum Leaf {
     Bitlist(Limit),
 }
 
-impl Leaf {
-    fn of(kind: &Kind) -> Option<Self> {
+impl ScalarKind {
+    fn from_kind(kind: &Kind) -> Option<Self> {
         match *kind {
             Kind::Uint(8) => Some(Self::Number),
             Kind::Boolean => Some(Self::Boolean),
@@ -109,7 +109,7 @@ impl Literal {
 
     /// Whether `bytes` begin with the text.
     #[inline(always)]
-    pub fn begins(&self, bytes: &[u8]) -> bool {
+    pub fn is_prefix_of(&self, bytes: &[u8]) -> bool {
         let Some(bytes) = bytes.first_chunk::<LITERAL>() else {
             return bytes.starts_with(&self.bytes[..self.len]);
         };
@@ -138,7 +138,7 @@ impl Template {
         let literals = steps.iter().map(|step| step.before.len).sum::<usize>();
         let numbers = steps
             .iter()
-            .filter(|step| matches!(step.leaf, Leaf::Number | Leaf::Boolean));
+            .filter(|step| matches!(step.leaf, ScalarKind::Number | ScalarKind::Boolean));
         Some(Self {
             most_json: literals + text.len() + LITERAL + numbers.count() * DIGITS,
             steps: steps.into(),
@@ -166,7 +166,7 @@ fn flatten(
                 flatten(schema, inner, offset, text, steps)?;
             }
             kind => {
-                let leaf = Leaf::of(kind)?;
+                let leaf = ScalarKind::from_kind(kind)?;
                 steps.push(Step {
                     before: Literal::new(text)?,
                     leaf,

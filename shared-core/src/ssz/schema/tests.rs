@@ -4,7 +4,7 @@ use super::*;
 fn type_tables_of_all_forks_and_presets_compile() {
     for fork in Fork::ALL {
         for preset in Preset::ALL {
-            assert!(Schema::of(*fork, *preset).named().count() > 0);
+            assert!(Schema::for_fork(*fork, *preset).named().count() > 0);
         }
     }
 }
@@ -85,7 +85,7 @@ fn number_expressions_are_evaluated_with_python_precedence() {
 #[test]
 fn fork_inherits_types_and_overrides_or_removes_some() {
     let fields = |fork, name| {
-        let schema = Schema::of(fork, Preset::Mainnet);
+        let schema = Schema::for_fork(fork, Preset::Mainnet);
         let ty = schema.find(name).map(|id| &schema.get(id).kind);
         match ty {
             Some(Kind::Container(container)) => container.fields.len(),
@@ -145,7 +145,7 @@ fn appended_fields_of_a_progressive_container_are_active() {
 #[test]
 fn type_sizes_depend_on_the_preset() {
     let size = |preset, name| {
-        let schema = Schema::of(Fork::Fulu, preset);
+        let schema = Schema::for_fork(Fork::Fulu, preset);
         schema.get(schema.find(name).unwrap()).size
     };
     assert_eq!(size(Preset::Mainnet, "ProposerLookahead"), Some(64 * 8));
@@ -195,7 +195,7 @@ fn frequent_containers_of_blocks_and_states_have_a_template() {
     ];
     for (since, name) in many {
         for fork in Fork::ALL.iter().filter(|fork| **fork >= since) {
-            let schema = Schema::of(*fork, Preset::Mainnet);
+            let schema = Schema::for_fork(*fork, Preset::Mainnet);
             let Some(id) = schema.find(name) else {
                 // removed by a later fork
                 assert_eq!(name, "PendingAttestation");

@@ -9,20 +9,20 @@ mod template;
 
 use std::ops::Range;
 
-use self::rlp::{Item, Witness};
+use self::rlp::{RlpStep, Witness};
 use super::check::{check, Elements};
-use super::error::{Error, Problem};
-use super::schema::{Container, Json, Kind, Schema, Type, TypeId, LEAD, OFFSET};
+use super::error::{SszError, SszErrorKind};
+use super::schema::{Container, Json, Kind, Schema, Type, TypeId, FIELD_PREFIX_BYTES, OFFSET};
 
 /// Bytes of room with which [`ToJson::write`] always writes something.
 pub const MIN_ROOM: usize = 1024;
 
 /// Maximum number of bytes of a string that is written at once. Longer ones are written as far as
 /// there is room.
-const SHORT: usize = 256;
+const MAX_SHORT_BYTES: usize = 256;
 
 // a field's name, a short string and its closing quote, a number
-const _: () = assert!(MIN_ROOM > LEAD + 2 * SHORT + number::DIGITS + 64);
+const _: () = assert!(MIN_ROOM > FIELD_PREFIX_BYTES + 2 * MAX_SHORT_BYTES + number::DIGITS + 64);
 
 /// A writer of a value as JSON, in pieces.
 #[derive(Debug)]
@@ -30,13 +30,13 @@ pub struct ToJson<'s, B> {
     schema: &'s Schema,
     ssz: B,
     stack: Vec<Frame<'s>>,
-    next: Next<'s>,
+    next: WriteStep<'s>,
     rlp_keys: bool,
 }
 
 /// The next part of the output.
 #[derive(Debug)]
-enum Next<'s> {
+enum WriteStep<'s> {
     /// The whole value.
     Whole(&'s Type, Range<usize>),
     /// A value without its constant beginning.
@@ -80,12 +80,12 @@ enum Frame<'s> {
 ///
 /// # Errors
 /// The position and the reason if `ssz` is not a value of the type.
-pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<Vec<u8>, Error> {
+pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<Vec<u8>, SszError> {
     let mut writer = ToJson::new(schema, ty, ssz)?;
     let mut json = Vec::new();
     // hex is twice as long; values that consist mostly of numbers are longer
     let likely = 2 * ssz.len() + ssz.len() / 4 + MIN_ROOM;
-    let refused = |_| Error::new(0, Problem::NoMemory(likely));
+    let refused = |_| SszError::new(0, SszErrorKind::NoMemory(likely));
     json.try_reserve(likely).map_err(refused)?;
     let mut room = [0; 1 << 14];
     loop {
@@ -93,7 +93,7 @@ pub fn to_json(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<Vec<u8>, Error
         if len == 0 {
             return Ok(json);
         }
-        let refused = |_| Error::new(0, Problem::NoMemory(len));
+        let refused = |_| SszError::new(0, SszErrorKind::NoMemory(len));
         json.try_reserve(len).map_err(refused)?;
         json.extend_from_slice(&room[..len]);
     }
@@ -104,14 +104,14 @@ impl<'s, B: AsRef<[u8]>> ToJson<'s, B> {
     ///
     /// # Errors
     /// The position and the reason if `ssz` is not a value of the type.
-    pub fn new(schema: &'s Schema, ty: TypeId, ssz: B) -> Result<Self, Error> {
+    pub fn new(schema: &'s Schema, ty: TypeId, ssz: B) -> Result<Self, SszError> {
         check(schema, ty, ssz.as_ref())?;
         let len = ssz.as_ref().len();
         Ok(Self {
             schema,
             ssz,
             stack: Vec::new(),
-            next: Next::Whole(schema.get(ty), 0..len),
+            next: WriteStep::Whole(schema.get(ty), 0..len),
             rlp_keys: false,
         })
     }
@@ -127,41 +127,41 @@ impl<'s, B: AsRef<[u8]>> ToJson<'s, B> {
     ///
     /// # Errors
     /// The room is less than [`MIN_ROOM`], memory is refused, or a witness can't be encoded as RLP.
-    pub fn write(&mut self, to: &mut [u8]) -> Result<usize, Error> {
+    pub fn write(&mut self, to: &mut [u8]) -> Result<usize, SszError> {
         let ssz = self.ssz.as_ref();
         if to.len() < MIN_ROOM {
             let why = format!("room for {} bytes, not {MIN_ROOM}", to.len());
-            return Err(Error::because(0, why));
+            return Err(SszError::from_message(0, why));
         }
-        let mut out = Out { to, len: 0 };
-        if let (Next::Whole(ty, range), true) = (&self.next, out.has_room()) {
+        let mut out = JsonOutput { to, len: 0 };
+        if let (WriteStep::Whole(ty, range), true) = (&self.next, out.has_room()) {
             out.put(ty.opening().as_bytes());
-            self.next = Next::Value(ty, range.clone());
+            self.next = WriteStep::Value(ty, range.clone());
         }
         while out.has_room() {
             match &mut self.next {
-                Next::Nothing | Next::Whole(..) => break,
-                Next::Follows => {
+                WriteStep::Nothing | WriteStep::Whole(..) => break,
+                WriteStep::Follows => {
                     let Some(frame) = self.stack.last_mut() else {
-                        self.next = Next::Nothing;
+                        self.next = WriteStep::Nothing;
                         break;
                     };
-                    match frame.go_on(self.schema, ssz, &mut out)? {
-                        On::Full => break,
-                        On::Value(ty, range) => self.next = Next::Value(ty, range),
-                        On::Hex(range) => self.next = Next::Hex(range, false),
-                        On::Over => {
+                    match frame.resume(self.schema, ssz, &mut out)? {
+                        Continuation::Full => break,
+                        Continuation::Value(ty, range) => self.next = WriteStep::Value(ty, range),
+                        Continuation::Hex(range) => self.next = WriteStep::Hex(range, false),
+                        Continuation::Over => {
                             self.stack.pop();
                         }
                     }
                 }
-                Next::Value(ty, range) => {
+                WriteStep::Value(ty, range) => {
                     let (ty, range) = (*ty, range.clone());
                     let keys = self.rlp_keys;
                     self.next =
-                        begin(self.schema, &mut self.stack, ty, ssz, range, keys, &mut out)?;
+                        start_value(self.schema, &mut self.stack, ty, ssz, range, keys, &mut out)?;
                 }
-                Next::Hex(range, ends) => {
+                WriteStep::Hex(range, ends) => {
                     let ends = *ends;
                     let room = (out.room() - 1) / 2;
                     let now = range.start..range.end.min(range.start + room);
@@ -170,16 +170,16 @@ impl<'s, B: AsRef<[u8]>> ToJson<'s, B> {
                     out.hex(&ssz[now]);
                     if is_over {
                         out.put(if ends { b"\"" } else { b"" });
-                        self.next = Next::Follows;
+                        self.next = WriteStep::Follows;
                     }
                 }
-                Next::Text(text, at) => {
+                WriteStep::Text(text, at) => {
                     let rest = &text[*at..];
                     let now = rest.len().min(out.room());
                     out.put(&rest[..now]);
                     *at += now;
                     if now == rest.len() {
-                        self.next = Next::Follows;
+                        self.next = WriteStep::Follows;
                     }
                 }
             }
@@ -189,19 +189,19 @@ impl<'s, B: AsRef<[u8]>> ToJson<'s, B> {
 }
 
 /// Starts a value that is a long leaf or no leaf, and returns the next part of the output.
-fn begin<'s>(
+fn start_value<'s>(
     schema: &'s Schema,
     stack: &mut Vec<Frame<'s>>,
     ty: &'s Type,
     ssz: &[u8],
     range: Range<usize>,
     rlp_keys: bool,
-    out: &mut Out<'_>,
-) -> Result<Next<'s>, Error> {
-    let refused = |_| Error::new(0, Problem::NoMemory(size_of::<Frame<'_>>()));
+    out: &mut JsonOutput<'_>,
+) -> Result<WriteStep<'s>, SszError> {
+    let refused = |_| SszError::new(0, SszErrorKind::NoMemory(size_of::<Frame<'_>>()));
     stack.try_reserve(1).map_err(refused)?;
-    if leaf(ty, &ssz[range.clone()], out) {
-        return Ok(Next::Follows);
+    if write_leaf(ty, &ssz[range.clone()], out) {
+        return Ok(WriteStep::Follows);
     }
     match &ty.kind {
         Kind::Container(container) if ty.json == Json::Rlp => {
@@ -238,14 +238,14 @@ fn begin<'s>(
             } else {
                 let skipped = if of.size.is_some() { 0 } else { OFFSET };
                 out.put(of.opening().as_bytes());
-                return Ok(Next::Value(of, range.start + skipped..range.end));
+                return Ok(WriteStep::Value(of, range.start + skipped..range.end));
             }
         }
         Kind::Union(options) => {
             let selector = ssz[range.start];
             let option = options.iter().find(|(option, _)| *option == selector);
             let Some((_, of)) = option else {
-                return Err(Error::because(range.start, "no option"));
+                return Err(SszError::from_message(range.start, "no option"));
             };
             let of = schema.get(*of);
             out.put(b"{\"selector\":\"");
@@ -253,23 +253,23 @@ fn begin<'s>(
             out.put(b"\",\"data\":");
             out.put(of.opening().as_bytes());
             stack.push(Frame::Union);
-            return Ok(Next::Value(of, range.start + 1..range.end));
+            return Ok(WriteStep::Value(of, range.start + 1..range.end));
         }
         Kind::Text(_) => {
             let text = std::str::from_utf8(&ssz[range.clone()])
-                .map_err(|_| Error::because(range.start, "no UTF-8"))?;
+                .map_err(|_| SszError::from_message(range.start, "no UTF-8"))?;
             // serialization of a string can't fail
             let json = serde_json::to_vec(text).unwrap_or_default();
-            return Ok(Next::Text(json, 0));
+            return Ok(WriteStep::Text(json, 0));
         }
         // a long string of bytes
-        _ => return Ok(Next::Hex(range, true)),
+        _ => return Ok(WriteStep::Hex(range, true)),
     }
-    Ok(Next::Follows)
+    Ok(WriteStep::Follows)
 }
 
 /// The result of writing the next part of an open value.
-enum On<'s> {
+enum Continuation<'s> {
     /// The buffer has no room.
     Full,
     Value(&'s Type, Range<usize>),
@@ -280,12 +280,12 @@ enum On<'s> {
 
 impl<'s> Frame<'s> {
     #[inline(always)]
-    fn go_on(
+    fn resume(
         &mut self,
         schema: &'s Schema,
         ssz: &[u8],
-        out: &mut Out<'_>,
-    ) -> Result<On<'s>, Error> {
+        out: &mut JsonOutput<'_>,
+    ) -> Result<Continuation<'s>, SszError> {
         match self {
             Self::Fields {
                 container,
@@ -294,9 +294,9 @@ impl<'s> Frame<'s> {
             } => {
                 while let Some(field) = container.fields.get(*next) {
                     if !out.has_room() {
-                        return Ok(On::Full);
+                        return Ok(Continuation::Full);
                     }
-                    out.lead(container.names.lead(*next));
+                    out.put_field_prefix(container.names.lead(*next));
                     *next += 1;
                     let ty = schema.get(field.ty);
                     let at = range.start + field.offset;
@@ -314,12 +314,12 @@ impl<'s> Frame<'s> {
                             range.start + offset(ssz, at)..end
                         }
                     };
-                    if !leaf(ty, &ssz[part.clone()], out) {
-                        return Ok(On::Value(ty, part));
+                    if !write_leaf(ty, &ssz[part.clone()], out) {
+                        return Ok(Continuation::Value(ty, part));
                     }
                 }
                 out.put(b"}");
-                Ok(On::Over)
+                Ok(Continuation::Over)
             }
             Self::Fixed {
                 of,
@@ -329,7 +329,7 @@ impl<'s> Frame<'s> {
             } => {
                 while range.start < range.end {
                     if !out.has_room() {
-                        return Ok(On::Full);
+                        return Ok(Continuation::Full);
                     }
                     if !*is_first {
                         out.put(b",");
@@ -338,12 +338,12 @@ impl<'s> Frame<'s> {
                     out.put(of.opening().as_bytes());
                     let part = range.start..range.start + *size;
                     range.start = part.end;
-                    if !leaf(of, &ssz[part.clone()], out) {
-                        return Ok(On::Value(of, part));
+                    if !write_leaf(of, &ssz[part.clone()], out) {
+                        return Ok(Continuation::Value(of, part));
                     }
                 }
                 out.put(b"]");
-                Ok(On::Over)
+                Ok(Continuation::Over)
             }
             Self::Variable {
                 of,
@@ -353,7 +353,7 @@ impl<'s> Frame<'s> {
             } => {
                 while *next < *count {
                     if !out.has_room() {
-                        return Ok(On::Full);
+                        return Ok(Continuation::Full);
                     }
                     if *next > 0 {
                         out.put(b",");
@@ -366,26 +366,26 @@ impl<'s> Frame<'s> {
                         false => range.end,
                     };
                     let part = range.start + offset(ssz, at)..end;
-                    if !leaf(of, &ssz[part.clone()], out) {
-                        return Ok(On::Value(of, part));
+                    if !write_leaf(of, &ssz[part.clone()], out) {
+                        return Ok(Continuation::Value(of, part));
                     }
                 }
                 out.put(b"]");
-                Ok(On::Over)
+                Ok(Continuation::Over)
             }
             Self::Rlp(witness) => match witness.next(ssz)? {
-                Item::Bytes(bytes, range) => {
+                RlpStep::Bytes(bytes, range) => {
                     out.hex(&bytes);
-                    Ok(On::Hex(range))
+                    Ok(Continuation::Hex(range))
                 }
-                Item::Over => {
+                RlpStep::Over => {
                     out.put(b"\"");
-                    Ok(On::Over)
+                    Ok(Continuation::Over)
                 }
             },
             Self::Union => {
                 out.put(b"}");
-                Ok(On::Over)
+                Ok(Continuation::Over)
             }
         }
     }
@@ -394,7 +394,7 @@ impl<'s> Frame<'s> {
 /// Writes a short leaf without its constant beginning, or a container for which there is room.
 /// Returns false if the value is neither.
 #[inline(always)]
-fn leaf(ty: &Type, bytes: &[u8], out: &mut Out<'_>) -> bool {
+fn write_leaf(ty: &Type, bytes: &[u8], out: &mut JsonOutput<'_>) -> bool {
     match &ty.kind {
         Kind::Uint(_) => {
             out.number(bytes);
@@ -405,7 +405,7 @@ fn leaf(ty: &Type, bytes: &[u8], out: &mut Out<'_>) -> bool {
             out.put(b"\"");
         }
         Kind::ByteVector(_) | Kind::ByteList(_) | Kind::Bitvector(_) | Kind::Bitlist(_)
-            if bytes.len() <= SHORT =>
+            if bytes.len() <= MAX_SHORT_BYTES =>
         {
             out.hex(bytes);
             out.put(b"\"");
@@ -436,12 +436,12 @@ fn offset(ssz: &[u8], at: usize) -> usize {
 }
 
 /// The output buffer.
-struct Out<'t> {
+struct JsonOutput<'t> {
     to: &'t mut [u8],
     len: usize,
 }
 
-impl Out<'_> {
+impl JsonOutput<'_> {
     fn room(&self) -> usize {
         self.to.len() - self.len
     }
@@ -459,10 +459,13 @@ impl Out<'_> {
 
     /// Writes the text before a field. A constant number of bytes is copied faster.
     #[inline(always)]
-    fn lead(&mut self, lead: &super::schema::Lead) {
-        match (lead.bytes.first_chunk::<LEAD>(), lead.len <= LEAD) {
+    fn put_field_prefix(&mut self, lead: &super::schema::FieldPrefix) {
+        match (
+            lead.bytes.first_chunk::<FIELD_PREFIX_BYTES>(),
+            lead.len <= FIELD_PREFIX_BYTES,
+        ) {
             (Some(bytes), true) => {
-                self.to[self.len..self.len + LEAD].copy_from_slice(bytes);
+                self.to[self.len..self.len + FIELD_PREFIX_BYTES].copy_from_slice(bytes);
                 self.len += lead.len;
             }
             _ => self.put(&lead.bytes[..lead.len]),

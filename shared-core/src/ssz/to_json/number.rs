@@ -36,7 +36,7 @@ pub(super) fn write_quantity(bytes: &[u8], to: &mut [u8]) -> usize {
 }
 
 /// The largest power of ten in a 64-bit word.
-const PLACES: u64 = 10_000_000_000_000_000_000;
+const LARGEST_POWER_OF_TEN: u64 = 10_000_000_000_000_000_000;
 
 #[cold]
 fn write_long(bytes: &[u8], to: &mut [u8]) -> usize {
@@ -53,8 +53,8 @@ fn write_long(bytes: &[u8], to: &mut [u8]) -> usize {
         let mut rest = 0_u128;
         for limb in limbs.iter_mut().rev() {
             rest = rest << 64 | u128::from(*limb);
-            *limb = (rest / u128::from(PLACES)) as u64;
-            rest %= u128::from(PLACES);
+            *limb = (rest / u128::from(LARGEST_POWER_OF_TEN)) as u64;
+            rest %= u128::from(LARGEST_POWER_OF_TEN);
         }
         groups[count] = rest as u64;
         count += 1;
@@ -99,7 +99,13 @@ mod tests {
         assert_eq!(written(&[7]), "7");
         assert_eq!(written(&[0, 1]), "256");
         assert_eq!(written(&u64::MAX.to_le_bytes()), u64::MAX.to_string());
-        for n in [0, 1, u128::from(PLACES) - 1, PLACES.into(), u128::MAX] {
+        for n in [
+            0,
+            1,
+            u128::from(LARGEST_POWER_OF_TEN) - 1,
+            LARGEST_POWER_OF_TEN.into(),
+            u128::MAX,
+        ] {
             assert_eq!(written(&n.to_le_bytes()), n.to_string());
             let wide = [&n.to_le_bytes()[..], &[0; 16]].concat();
             assert_eq!(written(&wide), n.to_string());

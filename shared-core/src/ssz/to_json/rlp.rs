@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use crate::ssz::check::{Elements, Parts};
-use crate::ssz::error::Error;
-use crate::ssz::rlp::{prefix, string_prefix, write_prefix};
+use crate::ssz::error::SszError;
+use crate::ssz::rlp::{rlp_header, string_prefix, write_prefix};
 use crate::ssz::schema::{Container, Schema};
 
 /// Lists in the order of the RLP, and whether their elements are RLP already.
@@ -31,7 +31,7 @@ struct List {
 }
 
 /// The next part of the output.
-pub(super) enum Item {
+pub(super) enum RlpStep {
     /// These bytes, followed by a range of the SSZ.
     Bytes(Vec<u8>, Range<usize>),
     Over,
@@ -48,14 +48,14 @@ impl Witness {
         ssz: &[u8],
         range: Range<usize>,
         has_keys: bool,
-    ) -> Result<(Self, Vec<u8>), Error> {
+    ) -> Result<(Self, Vec<u8>), SszError> {
         let at = range.start;
         let parts: Vec<Range<usize>> =
             Parts::new(schema, container, ssz, range)?.collect::<Result<_, _>>()?;
         let list = |(name, is_rlp): (&str, bool)| {
             let part = container.names.find(name.as_bytes());
             let Some(range) = part.and_then(|part| parts.get(part)) else {
-                return Err(Error::because(at, format!("no {name}: no witness")));
+                return Err(SszError::from_message(at, format!("no {name}: no witness")));
             };
             List::new(ssz, range.clone(), is_rlp).map_err(|error| error.in_field(name))
         };
@@ -74,19 +74,19 @@ impl Witness {
         Ok((witness, begin))
     }
 
-    pub(super) fn next(&mut self, ssz: &[u8]) -> Result<Item, Error> {
+    pub(super) fn next(&mut self, ssz: &[u8]) -> Result<RlpStep, SszError> {
         let mut bytes = Vec::new();
         let Some(list) = self.lists.get(self.list) else {
             if !std::mem::take(&mut self.has_keys) {
-                return Ok(Item::Over);
+                return Ok(RlpStep::Over);
             }
             write_prefix(true, 0, &mut bytes);
-            return Ok(Item::Bytes(bytes, 0..0));
+            return Ok(RlpStep::Bytes(bytes, 0..0));
         };
         let Some(element) = self.element else {
             write_prefix(true, list.len, &mut bytes);
             self.element = Some(0);
-            return Ok(Item::Bytes(bytes, 0..0));
+            return Ok(RlpStep::Bytes(bytes, 0..0));
         };
         match Elements::new(ssz, list.range.clone())?.element(element)? {
             Some(range) => {
@@ -94,19 +94,19 @@ impl Witness {
                 if !list.is_rlp {
                     bytes = string_prefix(&ssz[range.clone()]).unwrap_or_default();
                 }
-                Ok(Item::Bytes(bytes, range))
+                Ok(RlpStep::Bytes(bytes, range))
             }
             None => {
                 self.list += 1;
                 self.element = None;
-                Ok(Item::Bytes(bytes, 0..0))
+                Ok(RlpStep::Bytes(bytes, 0..0))
             }
         }
     }
 }
 
 impl List {
-    fn new(ssz: &[u8], range: Range<usize>, is_rlp: bool) -> Result<Self, Error> {
+    fn new(ssz: &[u8], range: Range<usize>, is_rlp: bool) -> Result<Self, SszError> {
         let elements = Elements::new(ssz, range.clone())?;
         let mut len = 0;
         for (n, element) in elements.enumerate() {
@@ -114,11 +114,13 @@ impl List {
             let bytes = &ssz[element.clone()];
             len += bytes.len() as u64;
             if is_rlp {
-                let is_list = |item: crate::ssz::rlp::Prefix| {
+                let is_list = |item: crate::ssz::rlp::RlpHeader| {
                     item.is_list && item.len.saturating_add(item.size as u64) == bytes.len() as u64
                 };
-                if !prefix(bytes).is_ok_and(|item| item.is_some_and(is_list)) {
-                    return Err(Error::because(element.start, "no RLP of a list").in_element(n));
+                if !rlp_header(bytes).is_ok_and(|item| item.is_some_and(is_list)) {
+                    return Err(
+                        SszError::from_message(element.start, "no RLP of a list").in_element(n)
+                    );
                 }
             } else if let Some(prefix) = string_prefix(bytes) {
                 len += prefix.len() as u64;

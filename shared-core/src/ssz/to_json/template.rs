@@ -1,12 +1,12 @@
 //! Writer of containers that fit into the buffer as a whole.
 
-use super::{number, offset, Out};
-use crate::ssz::schema::{Leaf, Literal, Template, LITERAL};
+use super::{number, offset, JsonOutput};
+use crate::ssz::schema::{Literal, ScalarKind, Template, LITERAL};
 
 /// Writes a checked value if there is room for the longest JSON of its length. Returns whether it
 /// was written.
 #[inline(never)]
-pub(super) fn write(template: &Template, value: &[u8], out: &mut Out<'_>) -> bool {
+pub(super) fn write(template: &Template, value: &[u8], out: &mut JsonOutput<'_>) -> bool {
     let Some(to) = out.to.get_mut(out.len..) else {
         return false;
     };
@@ -19,15 +19,15 @@ pub(super) fn write(template: &Template, value: &[u8], out: &mut Out<'_>) -> boo
         let rest = &value[step.offset..];
         let to = &mut to[len..];
         len += match step.leaf {
-            Leaf::Number => number::write(&rest[..8], to),
-            Leaf::ByteVector(size) => hex(&rest[..size], to),
-            Leaf::Bitvector(bits) => hex(&rest[..bits.div_ceil(8)], to),
-            Leaf::Boolean => {
+            ScalarKind::Number => number::write(&rest[..8], to),
+            ScalarKind::ByteVector(size) => hex(&rest[..size], to),
+            ScalarKind::Bitvector(bits) => hex(&rest[..bits.div_ceil(8)], to),
+            ScalarKind::Boolean => {
                 let word: &[u8] = if rest[0] == 0 { b"false" } else { b"true" };
                 to[..word.len()].copy_from_slice(word);
                 word.len()
             }
-            Leaf::ByteList(_) | Leaf::Bitlist(_) => {
+            ScalarKind::ByteList(_) | ScalarKind::Bitlist(_) => {
                 let end = step.next_offset.map(|next| offset(value, next));
                 let end = end.unwrap_or(value.len());
                 hex(&value[offset(value, step.offset)..end], to)

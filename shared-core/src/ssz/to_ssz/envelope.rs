@@ -1,12 +1,12 @@
 //! Envelopes around values: `{"version": ..., "data": ...}` of the Beacon API, and
 //! `{"jsonrpc": "2.0", "id": ..., "result": ...}` of JSON-RPC.
 
-use super::scan::Wrong;
-use crate::ssz::error::{Problem, Step};
+use super::scan::TokenError;
+use crate::ssz::error::{SszErrorKind, Step};
 
 /// The form of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum InputForm {
     /// The value without an envelope.
     Bare,
     /// An object with the value in `data` or `result`.
@@ -19,15 +19,15 @@ pub enum Form {
 
 /// Flags in an envelope of the Beacon API; `None` where they are not present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flags {
+pub struct EnvelopeFlags {
     /// Whether the execution client has not verified the value.
     pub execution_optimistic: Option<bool>,
     /// Whether the value is finalized.
     pub finalized: Option<bool>,
 }
 
-impl Flags {
-    pub(super) fn of(&mut self, flag: Flag) -> &mut Option<bool> {
+impl EnvelopeFlags {
+    pub(super) fn slot(&mut self, flag: Flag) -> &mut Option<bool> {
         match flag {
             Flag::Optimistic => &mut self.execution_optimistic,
             Flag::Finalized => &mut self.finalized,
@@ -65,7 +65,7 @@ pub(super) enum Member {
 }
 
 impl Envelope {
-    pub(super) fn member(&mut self, name: &[u8], at: usize) -> Result<Member, Wrong> {
+    pub(super) fn member(&mut self, name: &[u8], at: usize) -> Result<Member, TokenError> {
         self.is_inside = false;
         let value = match name {
             b"data" => "data",
@@ -73,7 +73,9 @@ impl Envelope {
             b"error" => return Ok(Member::Error),
             b"execution_optimistic" => return Ok(Member::Flag(Flag::Optimistic)),
             b"finalized" => return Ok(Member::Flag(Flag::Finalized)),
-            b"version" if self.version => return Err(Wrong::new(at, "version is there twice")),
+            b"version" if self.version => {
+                return Err(TokenError::new(at, "version is there twice"))
+            }
             b"version" => {
                 self.version = true;
                 return Ok(Member::Version);
@@ -85,7 +87,7 @@ impl Envelope {
                 true => format!("{value} is there twice"),
                 false => "both data and result are there".into(),
             };
-            return Err(Wrong::new(at, why));
+            return Err(TokenError::new(at, why));
         }
         self.is_inside = true;
         Ok(Member::Value)
@@ -96,10 +98,10 @@ impl Envelope {
         Some(Step::Field(value.into()))
     }
 
-    pub(super) fn close(&self) -> Result<(), Problem> {
+    pub(super) fn close(&self) -> Result<(), SszErrorKind> {
         match self.value {
             Some(_) => Ok(()),
-            None => Err(Problem::NoValue),
+            None => Err(SszErrorKind::NoValue),
         }
     }
 }

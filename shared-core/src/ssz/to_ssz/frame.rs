@@ -2,7 +2,7 @@
 
 use super::envelope::Envelope;
 use super::output::Output;
-use crate::ssz::error::{Problem, Step};
+use crate::ssz::error::{SszErrorKind, Step};
 use crate::ssz::schema::{Container, Kind, Schema, Type, TypeId};
 
 /// An open object or array.
@@ -46,12 +46,12 @@ pub(super) struct Elements<'s> {
     pub(super) most: u64,
     /// Whether the maximum is also the minimum.
     pub(super) exactly: bool,
-    pub(super) places: Places,
+    pub(super) places: ElementPositions,
 }
 
 /// Positions of elements in the output.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Places {
+pub(super) enum ElementPositions {
     /// Fixed size in bytes, with reserved room for all elements.
     Made(usize),
     /// Fixed size in bytes, appended one after another.
@@ -72,14 +72,14 @@ pub(super) struct Union<'s> {
 impl Fields<'_> {
     /// Adds missing optional fields, because the Engine API omits members that are null.
     #[cold]
-    fn miss(&self, schema: &Schema, output: &mut Output) -> Result<(), Problem> {
+    fn add_missing_fields(&self, schema: &Schema, output: &mut Output) -> Result<(), SszErrorKind> {
         for (n, field) in self.container.fields.iter().enumerate() {
             if self.seen >> n & 1 == 1 {
                 continue;
             }
             let Kind::Optional(_) = schema.get(field.ty).kind else {
                 let why = format!("{} is missing", field.json_name);
-                return Err(Problem::Because(why));
+                return Err(SszErrorKind::Because(why));
             };
             output.begin_field(n)?;
         }
@@ -115,12 +115,12 @@ impl Frame<'_> {
     }
 
     /// Closes the object or array.
-    pub(super) fn close(self, schema: &Schema, output: &mut Output) -> Result<(), Problem> {
+    pub(super) fn close(self, schema: &Schema, output: &mut Output) -> Result<(), SszErrorKind> {
         match self {
             Self::Container(fields) => {
                 let all = u64::MAX >> (64 - fields.container.fields.len());
                 if fields.seen != all {
-                    fields.miss(schema, output)?;
+                    fields.add_missing_fields(schema, output)?;
                 }
                 if fields.is_fixed {
                     return Ok(());
@@ -131,15 +131,17 @@ impl Frame<'_> {
             Self::List(elements) => {
                 if elements.exactly && elements.count != elements.most {
                     let Elements { count, most, .. } = elements;
-                    return Err(Problem::Because(format!("{count} elements, not {most}")));
+                    return Err(SszErrorKind::Because(format!(
+                        "{count} elements, not {most}"
+                    )));
                 }
                 match elements.places {
-                    Places::Variable(list) => output.end_list(list, elements.base),
-                    Places::Made(_) | Places::Added(_) => Ok(()),
+                    ElementPositions::Variable(list) => output.end_list(list, elements.base),
+                    ElementPositions::Made(_) | ElementPositions::Added(_) => Ok(()),
                 }
             }
             Self::Union(union) if union.has_data => Ok(()),
-            Self::Union(_) => Err(Problem::Because("data is missing".into())),
+            Self::Union(_) => Err(SszErrorKind::Because("data is missing".into())),
             Self::Envelope(envelope) => envelope.close(),
         }
     }

@@ -1,9 +1,9 @@
 //! Strings of bytes: `0x` and hex digits of either case.
 
 use super::output::Output;
-use super::scan::{not_a_string, Wrong};
+use super::scan::{not_a_string, TokenError};
 use super::skip::escaped;
-use crate::ssz::error::Problem;
+use crate::ssz::error::SszErrorKind;
 
 /// Number of bytes that are allocated at a time, so that they are in the processor's cache when
 /// they are written.
@@ -11,7 +11,7 @@ const BLOCK: usize = 1 << 14;
 
 /// The destination of bytes in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum WritePosition {
     /// The end of the output.
     End,
     /// A position with reserved room.
@@ -21,7 +21,7 @@ pub(super) enum Place {
 /// A string that arrives in pieces, or in an unusual notation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hex {
-    place: Place,
+    place: WritePosition,
     /// Maximum number of bytes.
     most: u64,
     /// Number of bytes that were read.
@@ -35,19 +35,19 @@ pub(super) struct Hex {
 const PREFIX: &[u8; 3] = b"\"0x";
 
 /// The reason why the input is rejected.
-pub(super) enum Stop {
-    Wrong(Wrong),
-    Refused(Problem),
+pub(super) enum HexError {
+    Wrong(TokenError),
+    Refused(SszErrorKind),
 }
 
-impl From<Wrong> for Stop {
-    fn from(wrong: Wrong) -> Self {
+impl From<TokenError> for HexError {
+    fn from(wrong: TokenError) -> Self {
         Self::Wrong(wrong)
     }
 }
 
-impl From<Problem> for Stop {
-    fn from(problem: Problem) -> Self {
+impl From<SszErrorKind> for HexError {
+    fn from(problem: SszErrorKind) -> Self {
         Self::Refused(problem)
     }
 }
@@ -55,7 +55,7 @@ impl From<Problem> for Stop {
 /// Reads a complete string of exactly `to.len()` bytes in the usual notation. Returns the length of
 /// its token, or `None` if the slow path must read it.
 #[inline(always)]
-pub(super) fn whole_of_length(bytes: &[u8], to: &mut [u8]) -> Option<usize> {
+pub(super) fn read_exact(bytes: &[u8], to: &mut [u8]) -> Option<usize> {
     let inner = bytes.strip_prefix(PREFIX)?;
     let len = digits(inner, to)?;
     (inner.get(len) == Some(&b'"')).then_some(PREFIX.len() + len + 1)
@@ -71,11 +71,11 @@ pub(super) fn digits(bytes: &[u8], to: &mut [u8]) -> Option<usize> {
 /// Reads a complete string of at most `most` bytes, and appends them. Returns the length of its
 /// token, or `None` if the slow path must read it.
 #[inline(always)]
-pub(super) fn whole(
+pub(super) fn read_string(
     bytes: &[u8],
     most: u64,
     output: &mut Output,
-) -> Result<Option<usize>, Problem> {
+) -> Result<Option<usize>, SszErrorKind> {
     let Some(inner) = bytes.strip_prefix(PREFIX) else {
         return Ok(None);
     };
@@ -89,7 +89,7 @@ pub(super) fn digits_to_quote(
     bytes: &[u8],
     most: u64,
     output: &mut Output,
-) -> Result<Option<usize>, Problem> {
+) -> Result<Option<usize>, SszErrorKind> {
     let Some(len) = memchr::memchr(b'"', bytes) else {
         return Ok(None);
     };
@@ -107,7 +107,7 @@ pub(super) fn digits_to_quote(
 }
 
 /// Decodes and appends digits. Returns whether all of them are hex digits.
-fn append(digits: &[u8], output: &mut Output) -> Result<bool, Problem> {
+fn append(digits: &[u8], output: &mut Output) -> Result<bool, SszErrorKind> {
     output.reserve(digits.len() / 2)?;
     for block in digits.chunks(2 * BLOCK) {
         let at = output.zeros(block.len() / 2)?;
@@ -125,7 +125,7 @@ fn decode(digits: &[u8], to: &mut [u8]) -> bool {
 }
 
 impl Hex {
-    pub(super) fn new(place: Place, most: u64) -> Self {
+    pub(super) fn new(place: WritePosition, most: u64) -> Self {
         Self {
             place,
             most,
@@ -135,7 +135,7 @@ impl Hex {
         }
     }
 
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> WritePosition {
         self.place
     }
 
@@ -156,13 +156,13 @@ impl Hex {
         bytes: &[u8],
         mut at: usize,
         output: &mut Output,
-    ) -> Result<(usize, bool), Stop> {
+    ) -> Result<(usize, bool), HexError> {
         loop {
             let Some(first) = bytes.get(at) else {
                 return Ok((at, false));
             };
             if self.begun == 0 && *first != b'"' {
-                return Err(Wrong::new(at, not_a_string(*first)).into());
+                return Err(TokenError::new(at, not_a_string(*first)).into());
             }
             if self.begun == 0 {
                 self.begun = 1;
@@ -172,14 +172,14 @@ impl Hex {
             let rest = &bytes[at..];
             match first {
                 b'"' if self.begun < PREFIX.len() => {
-                    return Err(Wrong::new(at, "hexadecimal digits without 0x").into());
+                    return Err(TokenError::new(at, "hexadecimal digits without 0x").into());
                 }
                 b'"' if self.half.is_some() => {
-                    return Err(Wrong::new(at, "an odd number of hexadecimal digits").into());
+                    return Err(TokenError::new(at, "an odd number of hexadecimal digits").into());
                 }
                 b'"' => return Ok((at + 1, true)),
                 b'\\' => {
-                    let unit = escaped(rest).map_err(|why| Wrong::new(at, why))?;
+                    let unit = escaped(rest).map_err(|why| TokenError::new(at, why))?;
                     let Some((unit, len)) = unit else {
                         return Ok((at, false));
                     };
@@ -206,11 +206,11 @@ impl Hex {
         mut digits: &[u8],
         mut at: usize,
         output: &mut Output,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), HexError> {
         if self.begun < PREFIX.len() {
             // one digit at a time
             if digits[0] != PREFIX[self.begun] {
-                return Err(Wrong::new(at, "hexadecimal digits without 0x").into());
+                return Err(TokenError::new(at, "hexadecimal digits without 0x").into());
             }
             self.begun += 1;
             return Ok(());
@@ -218,7 +218,7 @@ impl Hex {
         if let (Some(half), Some((first, rest))) = (self.half, digits.split_first()) {
             let mut byte = [0];
             if !decode(&[half, *first], &mut byte) {
-                return Err(Wrong::new(at, "no hexadecimal digit").into());
+                return Err(TokenError::new(at, "no hexadecimal digit").into());
             }
             self.half = None;
             self.put(&[half, *first], at + 1, output)?;
@@ -229,7 +229,7 @@ impl Hex {
         self.put(&digits[..pairs], at + pairs, output)?;
         if let Some(last) = digits.get(pairs) {
             if !last.is_ascii_hexdigit() {
-                return Err(Wrong::new(at + pairs, "no hexadecimal digit").into());
+                return Err(TokenError::new(at + pairs, "no hexadecimal digit").into());
             }
             self.half = Some(*last);
         }
@@ -238,14 +238,14 @@ impl Hex {
 
     /// Decodes pairs of digits, which end before `end`. The first digit may have been in the
     /// previous piece.
-    fn put(&mut self, digits: &[u8], end: usize, output: &mut Output) -> Result<(), Stop> {
+    fn put(&mut self, digits: &[u8], end: usize, output: &mut Output) -> Result<(), HexError> {
         let at = |digit: usize| end + digit - digits.len();
         let count = digits.len() / 2;
         let allowed = usize::try_from(self.most - self.count).map_or(count, |most| most.min(count));
         let (digits, more) = digits.split_at(2 * allowed);
         let is_hex = match self.place {
-            Place::End => append(digits, output)?,
-            Place::At(place) => {
+            WritePosition::End => append(digits, output)?,
+            WritePosition::At(place) => {
                 let place = place + self.count as usize;
                 decode(digits, &mut output.bytes[place..place + allowed])
             }
@@ -255,11 +255,11 @@ impl Hex {
         let looked_at = if is_hex { next } else { digits };
         let before = if is_hex { digits.len() } else { 0 };
         match looked_at.iter().position(|byte| !byte.is_ascii_hexdigit()) {
-            Some(bad) => Err(Wrong::new(at(before + bad), "no hexadecimal digit").into()),
+            Some(bad) => Err(TokenError::new(at(before + bad), "no hexadecimal digit").into()),
             // the first digit of the excess byte
             None if !more.is_empty() => {
                 let why = format!("more than {} bytes", self.most);
-                Err(Wrong::new(at(before + 1), why).into())
+                Err(TokenError::new(at(before + 1), why).into())
             }
             None => Ok(()),
         }

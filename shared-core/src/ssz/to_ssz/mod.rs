@@ -9,29 +9,29 @@
 //! whole container in the usual notation is tried ([`template`]).
 
 mod envelope;
+mod envelope_values;
 mod frame;
 mod hex;
-mod inside;
+mod members;
+mod names;
 mod output;
 mod parts;
 mod rlp;
 mod scan;
 mod skip;
 mod template;
-mod text;
 mod value;
-mod whole;
 
 use self::frame::Frame;
-use self::hex::{Hex, Stop};
+use self::hex::{Hex, HexError};
 use self::output::Output;
 use self::rlp::Witness;
-use self::scan::{skip_white, Wrong};
-use self::skip::Skip;
-use super::error::{Error, Problem};
+use self::scan::{skip_white, TokenError};
+use self::skip::ValueSkipper;
+use super::error::{SszError, SszErrorKind};
 use super::schema::{Fork, Preset, Schema, Type, TypeId};
 
-pub use self::envelope::{Flags, Form};
+pub use self::envelope::{EnvelopeFlags, InputForm};
 pub use self::parts::Parts;
 
 /// Maximum length of a name, a number or a header's object in bytes: such tokens are scanned again
@@ -40,7 +40,7 @@ const MAX_TOKEN: usize = 1 << 13;
 
 /// Number of bytes of a piece that are joined to the beginning of a token at the end of the last
 /// one.
-const JOINT: usize = 256;
+const MAX_JOINED_BYTES: usize = 256;
 
 /// A reader of a value in JSON, which arrives in pieces.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub struct ToSsz<'s> {
     schema: &'s Schema,
     output: Output,
     stack: Vec<Frame<'s>>,
-    expect: Expect<'s>,
+    expect: NextToken<'s>,
     /// The beginning of an incomplete token.
     carry: Vec<u8>,
     /// Number of input bytes before `carry`.
@@ -56,8 +56,8 @@ pub struct ToSsz<'s> {
     target: Target,
     /// The version in the envelope.
     version: Option<String>,
-    flags: Flags,
-    failed: Option<Error>,
+    flags: EnvelopeFlags,
+    failed: Option<SszError>,
 }
 
 /// The type of the value.
@@ -72,9 +72,9 @@ enum Target {
 
 /// The next token.
 #[derive(Debug)]
-enum Expect<'s> {
+enum NextToken<'s> {
     /// The whole value, with or without an envelope.
-    Start(Form),
+    Start(InputForm),
     /// A value, and its position in the output if its type has a fixed size.
     Value(&'s Type, usize),
     /// A name, or `}` if `or_end`.
@@ -84,7 +84,7 @@ enum Expect<'s> {
     /// The rest of a string of bytes.
     Hex(&'s Type, Hex),
     /// The rest of a skipped value.
-    Skip(Skip),
+    Skip(ValueSkipper),
     /// The rest of a witness.
     Rlp(Box<Witness<'s>>),
     /// The version of an envelope.
@@ -97,7 +97,7 @@ enum Expect<'s> {
 
 /// Whether the input was sufficient.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Got {
+enum InputState {
     All,
     /// The rest of the input is the beginning of a token.
     Part,
@@ -106,7 +106,7 @@ enum Got {
 /// The next token within an open value while the input lasts, so that nothing is stored between two
 /// fields.
 #[derive(Clone, Copy)]
-enum Inside {
+enum MemberStep {
     /// A name, or `}` if true.
     Name(bool),
     /// An element, or `]` if true.
@@ -114,17 +114,17 @@ enum Inside {
     /// A comma, or the end.
     Next,
     /// The token in [`ToSsz::expect`].
-    Stored(Got),
+    Stored(InputState),
 }
 
 /// Converts a JSON text to SSZ.
 ///
 /// # Errors
 /// The position and the reason if the text is not a value of the type.
-pub fn to_ssz(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, Error> {
-    let mut reader = ToSsz::new(schema, ty, Form::Bare);
+pub fn to_ssz(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, SszError> {
+    let mut reader = ToSsz::new(schema, ty, InputForm::Bare);
     // most of the text is hex; the SSZ of a short text may be longer
-    let refused = |problem| Error::new(0, problem);
+    let refused = |problem| SszError::new(0, problem);
     reader.output.reserve(json.len() / 2).map_err(refused)?;
     reader.push(json)?;
     reader.end()
@@ -134,9 +134,9 @@ pub fn to_ssz(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, Error
 ///
 /// # Errors
 /// The position and the reason if the text is not a response.
-pub fn version(json: &[u8]) -> Result<Option<String>, Error> {
-    let schema = Schema::of(Fork::Phase0, Preset::Mainnet);
-    let mut reader = ToSsz::to(Target::Nothing, schema, Form::Enveloped);
+pub fn version(json: &[u8]) -> Result<Option<String>, SszError> {
+    let schema = Schema::for_fork(Fork::Phase0, Preset::Mainnet);
+    let mut reader = ToSsz::with_target(Target::Nothing, schema, InputForm::Enveloped);
     reader.push(json)?;
     let version = reader.version.take();
     reader.end()?;
@@ -145,40 +145,44 @@ pub fn version(json: &[u8]) -> Result<Option<String>, Error> {
 
 impl<'s> ToSsz<'s> {
     /// Creates a reader for a value of a type.
-    pub fn new(schema: &'s Schema, ty: TypeId, form: Form) -> Self {
-        Self::to(Target::Type(ty), schema, form)
+    pub fn new(schema: &'s Schema, ty: TypeId, form: InputForm) -> Self {
+        Self::with_target(Target::Type(ty), schema, form)
     }
 
     /// Creates a reader for a value in an envelope, of the named type in the fork that the
     /// envelope's `version` names. The version must precede the value: otherwise the error is
-    /// [`Problem::NoVersion`], and [`version`] finds the version.
+    /// [`SszErrorKind::NoVersion`], and [`version`] finds the version.
     pub fn by_version(preset: Preset, name: &str) -> ToSsz<'static> {
         // any schema until the version is read
-        let schema = Schema::of(Fork::Phase0, preset);
-        ToSsz::to(Target::Named(preset, name.into()), schema, Form::Enveloped)
+        let schema = Schema::for_fork(Fork::Phase0, preset);
+        ToSsz::with_target(
+            Target::Named(preset, name.into()),
+            schema,
+            InputForm::Enveloped,
+        )
     }
 
     /// Reserves a number of zero bytes before the value, which the caller overwrites.
     ///
     /// # Errors
     /// Memory is refused.
-    pub fn behind(mut self, zeros: usize) -> Result<Self, Error> {
+    pub fn with_prefix(mut self, zeros: usize) -> Result<Self, SszError> {
         let made = self.output.zeros(zeros);
         made.map_err(|problem| self.error(0, problem))?;
         Ok(self)
     }
 
-    fn to(target: Target, schema: &'s Schema, form: Form) -> Self {
+    fn with_target(target: Target, schema: &'s Schema, form: InputForm) -> Self {
         Self {
             schema,
             output: Output::default(),
             stack: Vec::new(),
-            expect: Expect::Start(form),
+            expect: NextToken::Start(form),
             carry: Vec::new(),
             consumed: 0,
             target,
             version: None,
-            flags: Flags::default(),
+            flags: EnvelopeFlags::default(),
             failed: None,
         }
     }
@@ -188,7 +192,7 @@ impl<'s> ToSsz<'s> {
     /// # Errors
     /// The position and the reason if the text is not a value of the type. All later calls return
     /// the same error.
-    pub fn push(&mut self, piece: &[u8]) -> Result<(), Error> {
+    pub fn push(&mut self, piece: &[u8]) -> Result<(), SszError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -197,12 +201,12 @@ impl<'s> ToSsz<'s> {
         read
     }
 
-    fn read_piece(&mut self, mut piece: &[u8]) -> Result<(), Error> {
+    fn read_piece(&mut self, mut piece: &[u8]) -> Result<(), SszError> {
         while !self.carry.is_empty() {
             let mut joint = std::mem::take(&mut self.carry);
             let carried = joint.len();
             // bounded, so that a long token is not scanned again for every few bytes
-            let more = piece.len().min(JOINT.max(carried));
+            let more = piece.len().min(MAX_JOINED_BYTES.max(carried));
             reserve(&mut joint, more).map_err(|problem| self.error(carried, problem))?;
             joint.extend_from_slice(&piece[..more]);
             let used = self.run(&joint)?;
@@ -238,11 +242,11 @@ impl<'s> ToSsz<'s> {
     ///
     /// # Errors
     /// The text is not a complete value.
-    pub fn end(self) -> Result<Vec<u8>, Error> {
+    pub fn end(self) -> Result<Vec<u8>, SszError> {
         let mut parts = self.end_in_parts()?;
         match parts.in_order() {
             Some(_) => Ok(parts.into_pieces().0),
-            None => Err(Error::new(0, Problem::NoMemory(parts.len()))),
+            None => Err(SszError::new(0, SszErrorKind::NoMemory(parts.len()))),
         }
     }
 
@@ -250,23 +254,23 @@ impl<'s> ToSsz<'s> {
     ///
     /// # Errors
     /// The errors of [`end`](Self::end).
-    pub fn end_in_parts(mut self) -> Result<Parts, Error> {
+    pub fn end_in_parts(mut self) -> Result<Parts, SszError> {
         if let Some(error) = self.failed {
             return Err(error);
         }
         // a number at the end of the text has no terminator
-        if let (true, Expect::Skip(_)) = (self.carry.is_empty(), &self.expect) {
+        if let (true, NextToken::Skip(_)) = (self.carry.is_empty(), &self.expect) {
             self.run(b" ")?;
         }
         match self.expect {
-            Expect::End if self.carry.is_empty() => {
+            NextToken::End if self.carry.is_empty() => {
                 // offsets have 32 bits, so that no longer value is valid
                 match u32::try_from(self.output.len()) {
                     Ok(_) => Ok(self.output.end()),
-                    Err(_) => Err(Error::because(0, "2^32 bytes of SSZ or more")),
+                    Err(_) => Err(SszError::from_message(0, "2^32 bytes of SSZ or more")),
                 }
             }
-            _ => Err(self.error(self.carry.len(), Problem::Ends)),
+            _ => Err(self.error(self.carry.len(), SszErrorKind::Ends)),
         }
     }
 
@@ -276,7 +280,7 @@ impl<'s> ToSsz<'s> {
     }
 
     /// The flags in the envelope, as far as they were read.
-    pub fn flags(&self) -> Flags {
+    pub fn flags(&self) -> EnvelopeFlags {
         self.flags
     }
 
@@ -284,8 +288,8 @@ impl<'s> ToSsz<'s> {
     ///
     /// # Errors
     /// Memory is refused.
-    pub fn make_room(&mut self, bytes: usize) -> Result<(), Error> {
-        let refused = |problem| Error::new(0, problem);
+    pub fn make_room(&mut self, bytes: usize) -> Result<(), SszError> {
+        let refused = |problem| SszError::new(0, problem);
         self.output.reserve(bytes).map_err(refused)
     }
 
@@ -300,118 +304,123 @@ impl<'s> ToSsz<'s> {
     }
 
     /// Reads all complete tokens, and returns their length.
-    fn run(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+    fn run(&mut self, bytes: &[u8]) -> Result<usize, SszError> {
         let mut at = 0;
-        match self.steps(bytes, &mut at) {
+        match self.read_tokens(bytes, &mut at) {
             Ok(()) => Ok(at),
-            Err(Stop::Wrong(wrong)) => {
+            Err(HexError::Wrong(wrong)) => {
                 // the error is in a piece that was read before
                 self.consumed = self.consumed.saturating_sub(wrong.back as u64);
-                Err(self.error(wrong.at, Problem::Because(wrong.why)))
+                Err(self.error(wrong.at, SszErrorKind::Because(wrong.why)))
             }
-            Err(Stop::Refused(problem)) => Err(self.error(at, problem)),
+            Err(HexError::Refused(problem)) => Err(self.error(at, problem)),
         }
     }
 
-    fn steps(&mut self, bytes: &[u8], at: &mut usize) -> Result<(), Stop> {
+    fn read_tokens(&mut self, bytes: &[u8], at: &mut usize) -> Result<(), HexError> {
         loop {
             let got = match &mut self.expect {
-                Expect::Name { or_end } => {
-                    let inside = Inside::Name(*or_end);
+                NextToken::Name { or_end } => {
+                    let inside = MemberStep::Name(*or_end);
                     self.inside(inside, bytes, at)?
                 }
-                Expect::Element { or_end } => {
-                    let inside = Inside::Element(*or_end);
+                NextToken::Element { or_end } => {
+                    let inside = MemberStep::Element(*or_end);
                     self.inside(inside, bytes, at)?
                 }
-                Expect::Next => self.inside(Inside::Next, bytes, at)?,
-                Expect::Version => self.read_version(bytes, at)?,
-                Expect::Value(ty, place) => {
+                NextToken::Next => self.inside(MemberStep::Next, bytes, at)?,
+                NextToken::Version => self.read_version(bytes, at)?,
+                NextToken::Value(ty, place) => {
                     let (ty, place) = (*ty, *place);
                     *at = skip_white(bytes, *at);
                     self.read(ty, place, bytes, at)?
                 }
-                Expect::Hex(ty, hex) => {
+                NextToken::Hex(ty, hex) => {
                     let (end, is_over) = hex.read(bytes, *at, &mut self.output)?;
                     *at = end;
                     match is_over {
-                        false => Got::Part,
+                        false => InputState::Part,
                         true => {
                             let (ty, hex) = (*ty, *hex);
                             self.end_hex(ty, hex, end)?;
-                            self.expect = Expect::Next;
-                            Got::All
+                            self.expect = NextToken::Next;
+                            InputState::All
                         }
                     }
                 }
-                Expect::Rlp(witness) => {
+                NextToken::Rlp(witness) => {
                     let (end, is_over) = witness.read(bytes, *at, &mut self.output)?;
                     *at = end;
                     match is_over {
-                        false => Got::Part,
+                        false => InputState::Part,
                         true => {
-                            self.expect = Expect::Next;
-                            Got::All
+                            self.expect = NextToken::Next;
+                            InputState::All
                         }
                     }
                 }
-                Expect::Skip(skip) => {
+                NextToken::Skip(skip) => {
                     let (end, is_over) = skip.read(bytes, *at)?;
                     *at = end;
                     match is_over {
-                        false => Got::Part,
+                        false => InputState::Part,
                         true => {
-                            self.expect = Expect::Next;
-                            Got::All
+                            self.expect = NextToken::Next;
+                            InputState::All
                         }
                     }
                 }
-                Expect::Start(form) => {
+                NextToken::Start(form) => {
                     let form = *form;
                     *at = skip_white(bytes, *at);
                     self.start(form, bytes, at)?
                 }
-                Expect::End => {
+                NextToken::End => {
                     *at = skip_white(bytes, *at);
                     match *at < bytes.len() {
-                        true => return Err(Wrong::new(*at, "more after the value").into()),
-                        false => Got::Part,
+                        true => return Err(TokenError::new(*at, "more after the value").into()),
+                        false => InputState::Part,
                     }
                 }
             };
-            if got == Got::Part {
+            if got == InputState::Part {
                 return Ok(());
             }
         }
     }
 
     /// Reads on within open values until a token must be stored.
-    fn inside(&mut self, mut inside: Inside, bytes: &[u8], at: &mut usize) -> Result<Got, Stop> {
+    fn inside(
+        &mut self,
+        mut inside: MemberStep,
+        bytes: &[u8],
+        at: &mut usize,
+    ) -> Result<InputState, HexError> {
         loop {
             inside = match inside {
-                Inside::Name(or_end) => self.names(bytes, at, or_end)?,
-                Inside::Element(or_end) => self.elements(bytes, at, or_end)?,
-                Inside::Next => self.next(bytes, at)?,
-                Inside::Stored(got) => return Ok(got),
+                MemberStep::Name(or_end) => self.names(bytes, at, or_end)?,
+                MemberStep::Element(or_end) => self.elements(bytes, at, or_end)?,
+                MemberStep::Next => self.next(bytes, at)?,
+                MemberStep::Stored(got) => return Ok(got),
             }
         }
     }
 
     /// Returns the next step after a value.
-    fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Inside, Stop> {
+    fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<MemberStep, HexError> {
         let Some(frame) = self.stack.last_mut() else {
-            self.expect = Expect::End;
-            return Ok(Inside::Stored(Got::All));
+            self.expect = NextToken::End;
+            return Ok(MemberStep::Stored(InputState::All));
         };
         frame.end_value();
         *at = skip_white(bytes, *at);
         let Some(sign) = bytes.get(*at) else {
-            self.expect = Expect::Next;
-            return Ok(Inside::Stored(Got::Part));
+            self.expect = NextToken::Next;
+            return Ok(MemberStep::Stored(InputState::Part));
         };
         let (close, more) = match frame.is_object() {
-            true => (b'}', Inside::Name(false)),
-            false => (b']', Inside::Element(false)),
+            true => (b'}', MemberStep::Name(false)),
+            false => (b']', MemberStep::Element(false)),
         };
         match *sign {
             b',' => {
@@ -421,28 +430,30 @@ impl<'s> ToSsz<'s> {
             sign if sign == close => {
                 self.close(*at)?;
                 *at += 1;
-                Ok(Inside::Next)
+                Ok(MemberStep::Next)
             }
             _ => {
                 let why = format!("a comma or {:?} should be here", char::from(close));
-                Err(Wrong::new(*at, why).into())
+                Err(TokenError::new(*at, why).into())
             }
         }
     }
 
     /// Creates an error. `at` counts from the beginning of the bytes that are being read.
     #[cold]
-    fn error(&self, at: usize, problem: Problem) -> Error {
-        let error = Error::new(self.consumed + at as u64, problem);
+    fn error(&self, at: usize, problem: SszErrorKind) -> SszError {
+        let error = SszError::new(self.consumed + at as u64, problem);
         let steps = self.stack.iter().rev().filter_map(Frame::step);
-        steps.fold(error, Error::inside)
+        steps.fold(error, SszError::inside)
     }
 }
 
-fn too_long() -> Problem {
-    Problem::Because(format!("a name or number of more than {MAX_TOKEN} bytes"))
+fn too_long() -> SszErrorKind {
+    SszErrorKind::Because(format!("a name or number of more than {MAX_TOKEN} bytes"))
 }
 
-fn reserve(bytes: &mut Vec<u8>, more: usize) -> Result<(), Problem> {
-    bytes.try_reserve(more).map_err(|_| Problem::NoMemory(more))
+fn reserve(bytes: &mut Vec<u8>, more: usize) -> Result<(), SszErrorKind> {
+    bytes
+        .try_reserve(more)
+        .map_err(|_| SszErrorKind::NoMemory(more))
 }

@@ -6,22 +6,22 @@
 
 use std::ops::Range;
 
-use super::parts::{Move, Parts};
-use crate::ssz::error::Problem;
+use super::parts::{Parts, PartsMove};
+use crate::ssz::error::SszErrorKind;
 use crate::ssz::schema::OFFSET;
 
 /// Minimum length of parts that are not moved, in bytes.
-const LONG: usize = 1 << 20;
+const MIN_UNMOVED_BYTES: usize = 1 << 20;
 
 /// Minimum number of bytes that are counted for a buffer.
-const FIRST: usize = 64 << 10;
+const MIN_COUNTED_BYTES: usize = 64 << 10;
 
 /// The SSZ that is written so far.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pub(super) bytes: Vec<u8>,
     /// Deferred moves, each after the moves within its parts.
-    moves: Vec<Move>,
+    moves: Vec<PartsMove>,
     /// Positions of the elements of open lists, the innermost list last.
     starts: Vec<u32>,
     /// Fields of open containers in the order of the input, with their positions, the innermost
@@ -41,23 +41,23 @@ impl Output {
 
     /// Bytes of memory that the output occupies. Memory that was never written is not counted.
     pub(super) fn room(&self) -> usize {
-        let written_to = self.bytes.len().saturating_mul(2).max(FIRST);
+        let written_to = self.bytes.len().saturating_mul(2).max(MIN_COUNTED_BYTES);
         self.bytes.capacity().min(written_to) + self.starts.capacity() * size_of::<u32>()
     }
 
     /// Reserves room for `more` bytes.
-    pub(super) fn reserve(&mut self, more: usize) -> Result<(), Problem> {
+    pub(super) fn reserve(&mut self, more: usize) -> Result<(), SszErrorKind> {
         if self.bytes.capacity() - self.bytes.len() >= more {
             return Ok(());
         }
         self.bytes
             .try_reserve(more)
-            .map_err(|_| Problem::NoMemory(more))
+            .map_err(|_| SszErrorKind::NoMemory(more))
     }
 
     /// Appends zeros, and returns their position.
     #[inline(always)]
-    pub(super) fn zeros(&mut self, count: usize) -> Result<usize, Problem> {
+    pub(super) fn zeros(&mut self, count: usize) -> Result<usize, SszErrorKind> {
         let at = self.len();
         self.reserve(count)?;
         self.bytes.resize(at + count, 0);
@@ -65,9 +65,9 @@ impl Output {
     }
 
     /// Position of the end, as an offset.
-    fn position(&self) -> Result<u32, Problem> {
+    fn position(&self) -> Result<u32, SszErrorKind> {
         u32::try_from(self.len())
-            .map_err(|_| Problem::Because("2^32 bytes or more have no offsets".into()))
+            .map_err(|_| SszErrorKind::Because("2^32 bytes or more have no offsets".into()))
     }
 
     /// Begins a list of variable-size elements. The result is an argument of
@@ -78,11 +78,11 @@ impl Output {
 
     /// Begins the next element at the end.
     #[inline(always)]
-    pub(super) fn begin_element(&mut self) -> Result<(), Problem> {
+    pub(super) fn begin_element(&mut self) -> Result<(), SszErrorKind> {
         let position = self.position()?;
         if self.starts.len() == self.starts.capacity() {
             let bytes = self.starts.len() * size_of::<u32>();
-            let refused = |_| Problem::NoMemory(bytes);
+            let refused = |_| SszErrorKind::NoMemory(bytes);
             self.starts.try_reserve(1).map_err(refused)?;
         }
         self.starts.push(position);
@@ -90,10 +90,10 @@ impl Output {
     }
 
     /// Ends the list that began at `base`, and writes its offsets before it.
-    pub(super) fn end_list(&mut self, list: usize, base: usize) -> Result<(), Problem> {
+    pub(super) fn end_list(&mut self, list: usize, base: usize) -> Result<(), SszErrorKind> {
         let offsets = (self.starts.len() - list) * OFFSET;
         let end = self.zeros(offsets)?;
-        let table = match end - base < LONG {
+        let table = match end - base < MIN_UNMOVED_BYTES {
             true => {
                 self.bytes.copy_within(base..end, base + offsets);
                 base
@@ -120,9 +120,9 @@ impl Output {
     }
 
     /// Begins a variable-size field at the end.
-    pub(super) fn begin_field(&mut self, field: usize) -> Result<(), Problem> {
+    pub(super) fn begin_field(&mut self, field: usize) -> Result<(), SszErrorKind> {
         let position = self.position()?;
-        let refused = |_| Problem::NoMemory(size_of::<(usize, u32)>());
+        let refused = |_| SszErrorKind::NoMemory(size_of::<(usize, u32)>());
         self.arrivals.try_reserve(1).map_err(refused)?;
         self.arrivals.push((field, position));
         Ok(())
@@ -135,15 +135,15 @@ impl Output {
         container: usize,
         base: usize,
         slot: impl Fn(usize) -> usize,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), SszErrorKind> {
         let mut end = self.position()?;
         let arrivals = &mut self.arrivals[container..];
         if !arrivals.is_sorted() {
             let first = arrivals[0].1;
-            if ((end - first) as usize) < LONG {
-                sort(&mut self.bytes, arrivals, end);
+            if ((end - first) as usize) < MIN_UNMOVED_BYTES {
+                sort_in_place(&mut self.bytes, arrivals, end);
             } else {
-                let parts = sorted(arrivals, end)?;
+                let parts = sort_deferred(arrivals, end)?;
                 self.defer(parts)?;
             }
         }
@@ -158,10 +158,10 @@ impl Output {
     }
 
     /// Records the order of parts that are adjacent.
-    fn defer(&mut self, parts: impl Into<Vec<Range<u32>>>) -> Result<(), Problem> {
-        let refused = |_| Problem::NoMemory(size_of::<Move>());
+    fn defer(&mut self, parts: impl Into<Vec<Range<u32>>>) -> Result<(), SszErrorKind> {
+        let refused = |_| SszErrorKind::NoMemory(size_of::<PartsMove>());
         self.moves.try_reserve(1).map_err(refused)?;
-        self.moves.push(Move(parts.into()));
+        self.moves.push(PartsMove(parts.into()));
         Ok(())
     }
 
@@ -171,10 +171,10 @@ impl Output {
     }
 }
 
-/// Like [`sort`], without moving bytes: returns the positions of the parts in the order of the
+/// Like [`sort_in_place`], without moving bytes: returns the positions of the parts in the order of the
 /// fields, and replaces the positions in `parts` with the future ones.
-fn sorted(parts: &mut [(usize, u32)], end: u32) -> Result<Vec<Range<u32>>, Problem> {
-    let refused = |_| Problem::NoMemory(size_of_val(parts));
+fn sort_deferred(parts: &mut [(usize, u32)], end: u32) -> Result<Vec<Range<u32>>, SszErrorKind> {
+    let refused = |_| SszErrorKind::NoMemory(size_of_val(parts));
     let mut order = Vec::new();
     order.try_reserve_exact(parts.len()).map_err(refused)?;
     let first = parts[0].1;
@@ -196,7 +196,7 @@ fn sorted(parts: &mut [(usize, u32)], end: u32) -> Result<Vec<Range<u32>>, Probl
 
 /// Moves the parts of a container from the order of the input to the order of its fields: each part
 /// in turn to the front of the remaining ones.
-fn sort(bytes: &mut [u8], parts: &mut [(usize, u32)], end: u32) {
+fn sort_in_place(bytes: &mut [u8], parts: &mut [(usize, u32)], end: u32) {
     for first in 0..parts.len() {
         let rest = &parts[first..];
         let Some(least) = (0..rest.len()).min_by_key(|n| rest[*n].0) else {

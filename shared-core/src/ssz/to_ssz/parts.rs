@@ -4,14 +4,14 @@ use std::ops::Range;
 
 /// Adjacent parts, in the order in which they must be.
 #[derive(Clone, Debug)]
-pub(super) struct Move(pub(super) Vec<Range<u32>>);
+pub(super) struct PartsMove(pub(super) Vec<Range<u32>>);
 
 /// SSZ in one buffer, in parts that may be out of order.
 #[derive(Debug, Default)]
 pub struct Parts {
     bytes: Vec<u8>,
     /// Deferred moves, each after the moves within its parts.
-    moves: Vec<Move>,
+    moves: Vec<PartsMove>,
 }
 
 impl From<Vec<u8>> for Parts {
@@ -22,7 +22,7 @@ impl From<Vec<u8>> for Parts {
 }
 
 impl Parts {
-    pub(super) fn new(bytes: Vec<u8>, moves: Vec<Move>) -> Self {
+    pub(super) fn new(bytes: Vec<u8>, moves: Vec<PartsMove>) -> Self {
         Self { bytes, moves }
     }
 
@@ -42,7 +42,7 @@ impl Parts {
     }
 
     /// The whole buffer in its present order: the fixed part of the value comes first.
-    pub fn as_it_lies(&mut self) -> &mut [u8] {
+    pub fn raw_bytes(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
 
@@ -75,7 +75,12 @@ impl Parts {
     ///
     /// `None`: memory was refused, and the order is unchanged.
     pub fn in_order(&mut self) -> Option<&[u8]> {
-        let away = self.moves.iter().map(Move::len_away).max().unwrap_or(0);
+        let away = self
+            .moves
+            .iter()
+            .map(PartsMove::moved_len)
+            .max()
+            .unwrap_or(0);
         let mut room = Vec::new();
         room.try_reserve_exact(away).ok()?;
         for it in self.moves.drain(..) {
@@ -85,7 +90,7 @@ impl Parts {
     }
 }
 
-impl Move {
+impl PartsMove {
     fn parts(&self) -> impl Iterator<Item = Range<usize>> + Clone + '_ {
         self.0
             .iter()
@@ -104,7 +109,7 @@ impl Move {
     }
 
     /// Length of all parts but the longest, in bytes.
-    fn len_away(&self) -> usize {
+    fn moved_len(&self) -> usize {
         self.range().len() - self.longest().len()
     }
 
@@ -137,14 +142,14 @@ impl Move {
 
 #[cfg(test)]
 mod tests {
-    use super::{Move, Parts};
+    use super::{Parts, PartsMove};
 
     /// Nested moves, empty parts, and moves of the whole buffer.
     #[test]
     fn pieces_equal_the_bytes_in_order() {
         /// The buffer, its moves, and the SSZ in order.
-        type Case = (&'static str, &'static [&'static [(u32, u32)]], &'static str);
-        let cases: [Case; 5] = [
+        type MoveCase = (&'static str, &'static [&'static [(u32, u32)]], &'static str);
+        let cases: [MoveCase; 5] = [
             ("", &[], ""),
             ("abc", &[], "abc"),
             ("abcd", &[&[(3, 4), (0, 3)]], "dabc"),
@@ -166,7 +171,7 @@ mod tests {
         for (lies, moves, expected) in cases {
             let moves = moves
                 .iter()
-                .map(|parts| Move(parts.iter().map(|it| it.0..it.1).collect()));
+                .map(|parts| PartsMove(parts.iter().map(|it| it.0..it.1).collect()));
             let parts = || Parts::new(lies.into(), moves.clone().collect());
             let mut all = parts();
             assert_eq!(all.in_order().unwrap(), expected.as_bytes());

@@ -3,11 +3,11 @@
 //! `[headers, codes, state, keys]`: SSZ has no field for the fourth list, and its content is not
 //! validated.
 
-use super::hex::{Hex, Place, Stop};
+use super::hex::{Hex, HexError, WritePosition};
 use super::output::Output;
-use super::scan::Wrong;
-use crate::ssz::error::Problem;
-use crate::ssz::rlp::{prefix, MAX_PREFIX};
+use super::scan::TokenError;
+use crate::ssz::error::SszErrorKind;
+use crate::ssz::rlp::{rlp_header, MAX_PREFIX};
 use crate::ssz::schema::{Container, Kind, Schema, Type};
 
 /// Number of hex digits that are decoded at a time.
@@ -72,9 +72,9 @@ struct Digits {
 
 impl Digits {
     /// Creates an error at byte `byte` of the RLP, whose digits may have been in an earlier piece.
-    fn wrong(self, byte: u64, why: impl Into<String>) -> Stop {
+    fn wrong(self, byte: u64, why: impl Into<String>) -> HexError {
         let back = usize::try_from(2 * (self.count - byte)).unwrap_or(usize::MAX);
-        let mut wrong = Wrong::new(self.end.saturating_sub(back), why);
+        let mut wrong = TokenError::new(self.end.saturating_sub(back), why);
         wrong.back = back.saturating_sub(self.end);
         wrong.into()
     }
@@ -98,7 +98,7 @@ impl<'s> Witness<'s> {
         ty: &Type,
         container: &'s Container,
         output: &mut Output,
-    ) -> Result<Self, Stop> {
+    ) -> Result<Self, HexError> {
         let part = |(name, is_list): (&str, bool)| {
             let field = container.names.find(name.as_bytes())?;
             let Kind::List(of, most) = schema.get(container.fields[field].ty).kind else {
@@ -109,19 +109,19 @@ impl<'s> Witness<'s> {
             };
             Some(Part {
                 field,
-                most: most.most(),
-                most_bytes: most_bytes.most(),
+                most: most.max(),
+                most_bytes: most_bytes.max(),
                 is_list,
             })
         };
         let [Some(headers), Some(codes), Some(state)] = PARTS.map(part) else {
             let why = format!("{} is no witness", ty.name);
-            return Err(Wrong::new(0, why).into());
+            return Err(TokenError::new(0, why).into());
         };
         Ok(Self {
             container,
             parts: [headers, codes, state],
-            hex: Hex::new(Place::End, u64::MAX),
+            hex: Hex::new(WritePosition::End, u64::MAX),
             decoded: Output::default(),
             base: output.zeros(container.fixed_size)?,
             fields: output.begin_container(),
@@ -140,7 +140,7 @@ impl<'s> Witness<'s> {
         bytes: &[u8],
         mut at: usize,
         output: &mut Output,
-    ) -> Result<(usize, bool), Stop> {
+    ) -> Result<(usize, bool), HexError> {
         loop {
             let block = &bytes[..bytes.len().min(at + BLOCK)];
             let (end, is_over) = self.hex.read(block, at, &mut self.decoded)?;
@@ -168,7 +168,7 @@ impl<'s> Witness<'s> {
         }
     }
 
-    fn push(&mut self, mut bytes: &[u8], at: Digits, output: &mut Output) -> Result<(), Stop> {
+    fn push(&mut self, mut bytes: &[u8], at: Digits, output: &mut Output) -> Result<(), HexError> {
         while !bytes.is_empty() {
             self.taken = at.count - bytes.len() as u64;
             if let State::Inside(_, left) | State::Skip(left) = self.state {
@@ -197,7 +197,7 @@ impl<'s> Witness<'s> {
             let (first, rest) = bytes.split_at(1);
             self.prefix.extend_from_slice(first);
             // the byte may be the item itself, or be read only to detect that
-            let read = prefix(&self.prefix).map_err(|why| at.wrong(self.item, why))?;
+            let read = rlp_header(&self.prefix).map_err(|why| at.wrong(self.item, why))?;
             let Some(item) = read else {
                 bytes = rest;
                 continue;
@@ -222,11 +222,11 @@ impl<'s> Witness<'s> {
     /// Begins an item.
     fn begin(
         &mut self,
-        item: crate::ssz::rlp::Prefix,
+        item: crate::ssz::rlp::RlpHeader,
         written: &[u8],
         at: Digits,
         output: &mut Output,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), HexError> {
         let begin = self.item;
         let wrong = |why: String| Err(at.wrong(begin, why));
         let whole = item.len.saturating_add(item.size as u64);
@@ -294,7 +294,7 @@ impl<'s> Witness<'s> {
     }
 
     /// Closes parts that have no bytes left.
-    fn close(&mut self, at: Digits, output: &mut Output) -> Result<(), Stop> {
+    fn close(&mut self, at: Digits, output: &mut Output) -> Result<(), HexError> {
         if let State::Element(Open {
             part,
             left: 0,
@@ -322,7 +322,7 @@ impl<'s> Witness<'s> {
         Ok(())
     }
 
-    fn add(&self, bytes: &[u8], output: &mut Output) -> Result<(), Problem> {
+    fn add(&self, bytes: &[u8], output: &mut Output) -> Result<(), SszErrorKind> {
         output.reserve(bytes.len())?;
         output.bytes.extend_from_slice(bytes);
         Ok(())

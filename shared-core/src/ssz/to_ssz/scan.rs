@@ -3,14 +3,14 @@
 
 /// An error in a token, and its position.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub(super) struct TokenError {
     pub(super) at: usize,
     /// Number of bytes by which the error precedes the bytes that are being read.
     pub(super) back: usize,
     pub(super) why: String,
 }
 
-impl Wrong {
+impl TokenError {
     pub(super) fn new(at: usize, why: impl Into<String>) -> Self {
         Self {
             at,
@@ -26,14 +26,14 @@ pub(super) fn skip_white(bytes: &[u8], at: usize) -> usize {
     match bytes.get(at) {
         // most nodes write none
         Some(byte) if *byte > b' ' => at,
-        _ => skip_much_white(bytes, at),
+        _ => skip_long_white(bytes, at),
     }
 }
 
 /// A word of eight spaces.
 const SPACES: u64 = u64::from_ne_bytes([b' '; 8]);
 
-fn skip_much_white(bytes: &[u8], mut at: usize) -> usize {
+fn skip_long_white(bytes: &[u8], mut at: usize) -> usize {
     loop {
         while let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
             if u64::from_ne_bytes(*word) != SPACES {
@@ -51,25 +51,25 @@ fn skip_much_white(bytes: &[u8], mut at: usize) -> usize {
 /// Reads a string of decimal digits that fits 64 bits (beacon-APIs, `Uint64`: no sign, no leading
 /// zero). Returns the number and the length of the token.
 #[inline(always)]
-pub(super) fn quoted_u64(bytes: &[u8]) -> Result<Option<(u64, usize)>, Wrong> {
-    match quoted_usual_u64(bytes) {
+pub(super) fn quoted_u64(bytes: &[u8]) -> Result<Option<(u64, usize)>, TokenError> {
+    match quoted_u64_fast(bytes) {
         Some(read) => Ok(Some(read)),
-        None => quoted_long_u64(bytes),
+        None => quoted_u64_slow(bytes),
     }
 }
 
 /// Reads a complete token with some bytes after it. Returns `None` if the slow path must read it.
 #[inline(always)]
-fn quoted_usual_u64(bytes: &[u8]) -> Option<(u64, usize)> {
+fn quoted_u64_fast(bytes: &[u8]) -> Option<(u64, usize)> {
     let inner = bytes.strip_prefix(b"\"")?;
-    let (value, count) = usual_u64(inner)?;
+    let (value, count) = digits_u64(inner)?;
     (inner.get(count) == Some(&b'"')).then_some((value, count + 2))
 }
 
 /// Reads the digits of a 64-bit number, with some bytes after them. Returns the number and the
 /// count of digits, or `None` if there are none or if the slow path must read them.
 #[inline(always)]
-pub(super) fn usual_u64(bytes: &[u8]) -> Option<(u64, usize)> {
+pub(super) fn digits_u64(bytes: &[u8]) -> Option<(u64, usize)> {
     let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
     let (first, mut count) = leading_digits(word(0)?);
     let mut value = first;
@@ -124,7 +124,7 @@ fn leading_digits(word: u64) -> (u64, usize) {
     (value, count)
 }
 
-fn quoted_long_u64(bytes: &[u8]) -> Result<Option<(u64, usize)>, Wrong> {
+fn quoted_u64_slow(bytes: &[u8]) -> Result<Option<(u64, usize)>, TokenError> {
     let Some(digits) = quoted_digits(bytes, 20)? else {
         return Ok(None);
     };
@@ -133,13 +133,13 @@ fn quoted_long_u64(bytes: &[u8]) -> Result<Option<(u64, usize)>, Wrong> {
         value = value
             .checked_mul(10)
             .and_then(|value| value.checked_add(u64::from(digit - b'0')))
-            .ok_or_else(|| Wrong::new(0, "more than 64 bits"))?;
+            .ok_or_else(|| TokenError::new(0, "more than 64 bits"))?;
     }
     Ok(Some((value, digits.len() + 2)))
 }
 
 /// Reads a string of decimal digits that fits 256 bits. The number is little-endian.
-pub(super) fn quoted_u256(bytes: &[u8]) -> Result<Option<([u8; 32], usize)>, Wrong> {
+pub(super) fn quoted_u256(bytes: &[u8]) -> Result<Option<([u8; 32], usize)>, TokenError> {
     let Some(digits) = quoted_digits(bytes, 78)? else {
         return Ok(None);
     };
@@ -152,7 +152,7 @@ pub(super) fn quoted_u256(bytes: &[u8]) -> Result<Option<([u8; 32], usize)>, Wro
             carry >>= 64;
         }
         if carry > 0 {
-            return Err(Wrong::new(0, "more than 256 bits"));
+            return Err(TokenError::new(0, "more than 256 bits"));
         }
     }
     let mut value = [0; 32];
@@ -182,11 +182,11 @@ pub(super) fn quantity(text: &str) -> Result<[u8; 32], &'static str> {
 }
 
 /// Returns the digits of a string that consists of at most `most` digits.
-fn quoted_digits(bytes: &[u8], most: usize) -> Result<Option<&[u8]>, Wrong> {
+fn quoted_digits(bytes: &[u8], most: usize) -> Result<Option<&[u8]>, TokenError> {
     match bytes.first() {
         None => return Ok(None),
         Some(b'"') => {}
-        Some(other) => return Err(Wrong::new(0, not_a_string(*other))),
+        Some(other) => return Err(TokenError::new(0, not_a_string(*other))),
     }
     let inner = &bytes[1..];
     let count = inner
@@ -195,24 +195,24 @@ fn quoted_digits(bytes: &[u8], most: usize) -> Result<Option<&[u8]>, Wrong> {
         .count();
     let digits = &inner[..count];
     match inner.get(count) {
-        _ if count > most => Err(Wrong::new(
+        _ if count > most => Err(TokenError::new(
             0,
             format!("a number of more than {most} digits"),
         )),
         None => Ok(None),
-        Some(b'"') if count == 0 => Err(Wrong::new(0, "no digits")),
-        Some(b'"') if count > 1 && digits[0] == b'0' => Err(Wrong::new(1, "a leading zero")),
+        Some(b'"') if count == 0 => Err(TokenError::new(0, "no digits")),
+        Some(b'"') if count > 1 && digits[0] == b'0' => Err(TokenError::new(1, "a leading zero")),
         Some(b'"') => Ok(Some(digits)),
-        Some(_) => Err(Wrong::new(1 + count, "no decimal digit")),
+        Some(_) => Err(TokenError::new(1 + count, "no decimal digit")),
     }
 }
 
 /// Describes a token where a string is required.
 pub(super) fn not_a_string(first: u8) -> String {
-    format!("{}, not a string", what_begins_with(first))
+    format!("{}, not a string", token_kind(first))
 }
 
-pub(super) fn what_begins_with(first: u8) -> &'static str {
+pub(super) fn token_kind(first: u8) -> &'static str {
     match first {
         b'"' => "a string",
         b'{' => "an object",

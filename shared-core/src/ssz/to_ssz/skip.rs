@@ -1,13 +1,13 @@
 //! Reader of a value that belongs to no field. It must be valid JSON, and is discarded.
 
-use super::scan::{what_begins_with, Wrong};
+use super::scan::{token_kind, TokenError};
 
 /// Maximum nesting depth of arrays and objects, as in many parsers.
 const MAX_DEPTH: usize = 128;
 
 /// The state of a value that is being skipped.
 #[derive(Debug, Default)]
-pub(super) struct Skip {
+pub(super) struct ValueSkipper {
     /// Open arrays and objects, innermost last; true for an object.
     open: Vec<bool>,
     state: State,
@@ -44,7 +44,7 @@ enum Number {
     Exponent,
 }
 
-impl Skip {
+impl ValueSkipper {
     /// Creates a reader for the rest of a string, which begins between two characters.
     pub(super) fn in_string() -> Self {
         Self {
@@ -55,7 +55,11 @@ impl Skip {
 
     /// Continues to read at `at`. Returns the end of the input that was read, and whether the value
     /// ended. The rest of the input is the beginning of a token.
-    pub(super) fn read(&mut self, bytes: &[u8], mut at: usize) -> Result<(usize, bool), Wrong> {
+    pub(super) fn read(
+        &mut self,
+        bytes: &[u8],
+        mut at: usize,
+    ) -> Result<(usize, bool), TokenError> {
         loop {
             let before = at;
             match self.state {
@@ -81,7 +85,7 @@ impl Skip {
                     }
                     use Number::{Exponent, Fraction, Integer, Zero};
                     if !matches!(number, Zero | Integer | Fraction | Exponent) {
-                        return Err(Wrong::new(at, "no number"));
+                        return Err(TokenError::new(at, "no number"));
                     }
                     self.end_value();
                     continue;
@@ -115,7 +119,7 @@ impl Skip {
                 }
                 (State::Next, b'}' | b']') => {
                     if self.open.pop() != Some(*first == b'}') {
-                        return Err(Wrong::new(at, "the other bracket should close here"));
+                        return Err(TokenError::new(at, "the other bracket should close here"));
                     }
                     at += 1;
                     self.end_value();
@@ -124,7 +128,7 @@ impl Skip {
                     Some(end) => at = end,
                     None => return Ok((before.max(at), false)),
                 },
-                (_, _) => return Err(Wrong::new(at, "no JSON")),
+                (_, _) => return Err(TokenError::new(at, "no JSON")),
             }
         }
     }
@@ -137,7 +141,7 @@ impl Skip {
     }
 
     /// Begins a value at `at`.
-    fn begin(&mut self, bytes: &[u8], at: usize) -> Result<Option<usize>, Wrong> {
+    fn begin(&mut self, bytes: &[u8], at: usize) -> Result<Option<usize>, TokenError> {
         let rest = &bytes[at..];
         let literal: &[u8] = match rest[0] {
             b'"' => {
@@ -146,7 +150,7 @@ impl Skip {
             }
             open @ (b'{' | b'[') => {
                 if self.open.len() == MAX_DEPTH {
-                    return Err(Wrong::new(at, format!("more than {MAX_DEPTH} levels")));
+                    return Err(TokenError::new(at, format!("more than {MAX_DEPTH} levels")));
                 }
                 let is_object = open == b'{';
                 self.open.push(is_object);
@@ -171,7 +175,7 @@ impl Skip {
             b't' => b"true",
             b'f' => b"false",
             b'n' => b"null",
-            other => return Err(Wrong::new(at, what_begins_with(other))),
+            other => return Err(TokenError::new(at, token_kind(other))),
         };
         if rest.starts_with(literal) {
             self.end_value();
@@ -179,14 +183,14 @@ impl Skip {
         } else if literal.starts_with(rest) {
             Ok(None)
         } else {
-            Err(Wrong::new(at, "no JSON"))
+            Err(TokenError::new(at, "no JSON"))
         }
     }
 }
 
 /// Continues within a string. Returns the end of the input that was read, and whether the string
 /// ended.
-fn in_string(bytes: &[u8], mut at: usize) -> Result<(usize, bool), Wrong> {
+fn in_string(bytes: &[u8], mut at: usize) -> Result<(usize, bool), TokenError> {
     loop {
         let rest = &bytes[at..];
         let found = memchr::memchr2(b'"', b'\\', rest);
@@ -195,19 +199,19 @@ fn in_string(bytes: &[u8], mut at: usize) -> Result<(usize, bool), Wrong> {
         let plain = &plain[..control.unwrap_or(plain.len())];
         match std::str::from_utf8(plain) {
             Ok(_) if control.is_some() => {
-                return Err(Wrong::new(at + plain.len(), "a control character"));
+                return Err(TokenError::new(at + plain.len(), "a control character"));
             }
             Ok(_) => at += plain.len(),
             // the rest of a character is in the next piece
             Err(cut) if cut.error_len().is_none() && found.is_none() && control.is_none() => {
                 return Ok((at + cut.valid_up_to(), false));
             }
-            Err(bad) => return Err(Wrong::new(at + bad.valid_up_to(), "no UTF-8")),
+            Err(bad) => return Err(TokenError::new(at + bad.valid_up_to(), "no UTF-8")),
         }
         match bytes.get(at..) {
             None | Some([]) => return Ok((at, false)),
             Some([b'"', ..]) => return Ok((at + 1, true)),
-            Some(escape) => match escaped(escape).map_err(|wrong| Wrong::new(at, wrong))? {
+            Some(escape) => match escaped(escape).map_err(|wrong| TokenError::new(at, wrong))? {
                 Some((_, len)) => at += len,
                 None => return Ok((at, false)),
             },

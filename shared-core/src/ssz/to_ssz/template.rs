@@ -2,10 +2,10 @@
 
 use super::hex;
 use super::output::Output;
-use super::scan::usual_u64;
+use super::scan::digits_u64;
 use crate::ssz::check::{bitlist, bitvector};
-use crate::ssz::error::Problem;
-use crate::ssz::schema::{Leaf, Step, Template, OFFSET};
+use crate::ssz::error::SszErrorKind;
+use crate::ssz::schema::{ScalarKind, Step, Template, OFFSET};
 
 /// Reads the value at the beginning of `json` into `place` if its type has a fixed size, and
 /// appends it otherwise. Returns the length of its JSON, or `None` if the slow path must read it;
@@ -16,12 +16,12 @@ pub(super) fn read(
     json: &[u8],
     place: Option<usize>,
     output: &mut Output,
-) -> Result<Option<usize>, Problem> {
+) -> Result<Option<usize>, SszErrorKind> {
     // most mismatches are at the beginning
     if !template
         .steps
         .first()
-        .is_some_and(|first| first.before.begins(json))
+        .is_some_and(|first| first.before.is_prefix_of(json))
     {
         return Ok(None);
     }
@@ -42,10 +42,10 @@ fn steps(
     json: &[u8],
     base: usize,
     output: &mut Output,
-) -> Result<Option<usize>, Problem> {
+) -> Result<Option<usize>, SszErrorKind> {
     let mut at = 0;
     for step in &template.steps {
-        if !step.before.begins(&json[at..]) {
+        if !step.before.is_prefix_of(&json[at..]) {
             return Ok(None);
         }
         at += step.before.len;
@@ -54,7 +54,7 @@ fn steps(
             None => return Ok(None),
         }
     }
-    let ends = template.end.begins(&json[at..]);
+    let ends = template.end.is_prefix_of(&json[at..]);
     Ok(ends.then_some(at + template.end.len))
 }
 
@@ -64,22 +64,22 @@ fn leaf(
     json: &[u8],
     base: usize,
     output: &mut Output,
-) -> Result<Option<usize>, Problem> {
+) -> Result<Option<usize>, SszErrorKind> {
     let place = base + step.offset;
     Ok(match step.leaf {
-        Leaf::Number => match usual_u64(json) {
+        ScalarKind::Number => match digits_u64(json) {
             Some((value, len)) => {
                 output.bytes[place..place + 8].copy_from_slice(&value.to_le_bytes());
                 Some(len)
             }
             None => None,
         },
-        Leaf::ByteVector(size) => hex::digits(json, &mut output.bytes[place..place + size]),
-        Leaf::Bitvector(bits) => {
+        ScalarKind::ByteVector(size) => hex::digits(json, &mut output.bytes[place..place + size]),
+        ScalarKind::Bitvector(bits) => {
             let to = &mut output.bytes[place..place + bits.div_ceil(8)];
             hex::digits(json, to).filter(|_| bitvector(to, bits).is_ok())
         }
-        Leaf::Boolean => {
+        ScalarKind::Boolean => {
             let is_true = json.starts_with(b"true");
             output.bytes[place] = is_true.into();
             match is_true {
@@ -87,13 +87,13 @@ fn leaf(
                 false => json.starts_with(b"false").then_some(5),
             }
         }
-        Leaf::ByteList(limit) => {
+        ScalarKind::ByteList(limit) => {
             offset(base, place, output);
-            hex::digits_to_quote(json, limit.most(), output)?
+            hex::digits_to_quote(json, limit.max(), output)?
         }
-        Leaf::Bitlist(limit) => {
+        ScalarKind::Bitlist(limit) => {
             let begin = offset(base, place, output);
-            let most = limit.most().saturating_add(1).div_ceil(8);
+            let most = limit.max().saturating_add(1).div_ceil(8);
             hex::digits_to_quote(json, most, output)?
                 .filter(|_| bitlist(&output.bytes[begin..], limit).is_ok())
         }

@@ -1,21 +1,21 @@
 //! Reader of values.
 
-use super::frame::{Elements, Fields, Frame, Places, Union, NONE};
-use super::hex::{self, Hex, Place, Stop};
+use super::frame::{ElementPositions, Elements, Fields, Frame, Union, NONE};
+use super::hex::{self, Hex, HexError, WritePosition};
+use super::names::{literal, shift_error, text, text_prefix, TokenLength};
 use super::rlp::Witness;
-use super::scan::{quantity, quoted_u256, quoted_u64, what_begins_with, Wrong};
-use super::text::{after, beginning, literal, text, Length};
-use super::{template, Expect, Got, Inside, Skip, ToSsz};
+use super::scan::{quantity, quoted_u256, quoted_u64, token_kind, TokenError};
+use super::{template, InputState, MemberStep, NextToken, ToSsz, ValueSkipper};
 use crate::ssz::check::{bitlist, bitvector};
-use crate::ssz::error::Problem;
+use crate::ssz::error::SszErrorKind;
 use crate::ssz::rlp::encode_header;
 use crate::ssz::schema::{Container, Json, Kind, Limit, Type, TypeId, OFFSET};
 
 /// The progress of a value.
-pub(super) enum Read {
+pub(super) enum ReadProgress {
     Whole,
     /// The value was opened; its elements or fields follow.
-    Opened(Inside),
+    Opened(MemberStep),
     Part,
 }
 
@@ -28,14 +28,14 @@ impl<'s> ToSsz<'s> {
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<Got, Stop> {
+    ) -> Result<InputState, HexError> {
         Ok(match self.value(ty, place, bytes, at)? {
-            Read::Whole => {
-                self.expect = Expect::Next;
-                Got::All
+            ReadProgress::Whole => {
+                self.expect = NextToken::Next;
+                InputState::All
             }
-            Read::Opened(inside) => self.inside(inside, bytes, at)?,
-            Read::Part => Got::Part,
+            ReadProgress::Opened(inside) => self.inside(inside, bytes, at)?,
+            ReadProgress::Part => InputState::Part,
         })
     }
 
@@ -46,114 +46,107 @@ impl<'s> ToSsz<'s> {
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<Read, Stop> {
+    ) -> Result<ReadProgress, HexError> {
         let rest = &bytes[*at..];
         let len = match ty.kind {
-            Kind::Uint(8) => {
-                quoted_u64(rest)
-                    .map_err(|wrong| after(*at, wrong))?
-                    .map(|(value, len)| {
-                        self.output.bytes[place..place + 8].copy_from_slice(&value.to_le_bytes());
-                        len
-                    })
-            }
+            Kind::Uint(8) => quoted_u64(rest)
+                .map_err(|wrong| shift_error(*at, wrong))?
+                .map(|(value, len)| {
+                    self.output.bytes[place..place + 8].copy_from_slice(&value.to_le_bytes());
+                    len
+                }),
             Kind::ByteVector(size) => {
                 let to = &mut self.output.bytes[place..place + size];
-                match hex::whole_of_length(rest, to) {
+                match hex::read_exact(rest, to) {
                     Some(len) => Some(len),
                     None => return self.hex(ty, place, bytes, at),
                 }
             }
-            Kind::ByteList(limit) => match hex::whole(rest, limit.most(), &mut self.output)? {
+            Kind::ByteList(limit) => match hex::read_string(rest, limit.max(), &mut self.output)? {
                 Some(len) => Some(len),
                 None => return self.hex(ty, place, bytes, at),
             },
-            _ => return self.other_value(ty, place, bytes, at),
+            _ => return self.read_value_by_kind(ty, place, bytes, at),
         };
-        self.taken(ty, place, len, at)
+        self.consumed(ty, place, len, at)
     }
 
     /// Advances by a token of the given length; `None` if the token is incomplete.
     #[inline(always)]
-    fn taken(
+    fn consumed(
         &mut self,
         ty: &'s Type,
         place: usize,
         len: Option<usize>,
         at: &mut usize,
-    ) -> Result<Read, Stop> {
+    ) -> Result<ReadProgress, HexError> {
         match len {
             Some(len) => {
                 *at += len;
-                Ok(Read::Whole)
+                Ok(ReadProgress::Whole)
             }
             None => {
-                self.expect = Expect::Value(ty, place);
-                Ok(Read::Part)
+                self.expect = NextToken::Value(ty, place);
+                Ok(ReadProgress::Part)
             }
         }
     }
 
-    fn other_value(
+    fn read_value_by_kind(
         &mut self,
         ty: &'s Type,
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<Read, Stop> {
+    ) -> Result<ReadProgress, HexError> {
         let rest = &bytes[*at..];
         let Some(first) = rest.first() else {
-            return self.taken(ty, place, None, at);
+            return self.consumed(ty, place, None, at);
         };
-        let wrong = |why: String| Stop::from(Wrong::new(*at, why));
-        let wrong_bits = |why: String, len: usize| Stop::from(Wrong::new(*at + len - 1, why));
+        let wrong = |why: String| HexError::from(TokenError::new(*at, why));
+        let wrong_bits =
+            |why: String, len: usize| HexError::from(TokenError::new(*at + len - 1, why));
         let len = match &ty.kind {
             Kind::Container(container) if ty.json == Json::Rlp => {
                 let mut witness = Witness::new(self.schema, ty, container, &mut self.output)?;
                 let (end, is_over) = witness.read(bytes, *at, &mut self.output)?;
                 *at = end;
                 if is_over {
-                    return Ok(Read::Whole);
+                    return Ok(ReadProgress::Whole);
                 }
-                self.expect = Expect::Rlp(Box::new(witness));
-                return Ok(Read::Part);
+                self.expect = NextToken::Rlp(Box::new(witness));
+                return Ok(ReadProgress::Part);
             }
             Kind::Container(container) => {
                 if let Some(template) = &container.template {
                     let place = ty.size.map(|_| place);
                     if let Some(len) = template::read(template, rest, place, &mut self.output)? {
-                        return self.taken(ty, 0, Some(len), at);
+                        return self.consumed(ty, 0, Some(len), at);
                     }
                 }
                 if *first != b'{' {
-                    return Err(wrong(format!(
-                        "{}, not an object",
-                        what_begins_with(*first)
-                    )));
+                    return Err(wrong(format!("{}, not an object", token_kind(*first))));
                 }
                 *at += 1;
                 return self.open_container(ty, container, place);
             }
             Kind::Vector(of, len) => {
                 if *first != b'[' {
-                    return Err(wrong(format!("{}, not an array", what_begins_with(*first))));
+                    return Err(wrong(format!("{}, not an array", token_kind(*first))));
                 }
                 *at += 1;
                 return self.open_list(*of, *len as u64, true, place);
             }
             Kind::List(of, limit) => {
                 if *first != b'[' {
-                    return Err(wrong(format!("{}, not an array", what_begins_with(*first))));
+                    return Err(wrong(format!("{}, not an array", token_kind(*first))));
                 }
                 *at += 1;
-                return self.open_list(*of, limit.most(), false, place);
+                return self.open_list(*of, limit.max(), false, place);
             }
             Kind::Union(options) => {
                 if *first != b'{' {
-                    return Err(wrong(format!(
-                        "{}, not an object",
-                        what_begins_with(*first)
-                    )));
+                    return Err(wrong(format!("{}, not an object", token_kind(*first))));
                 }
                 *at += 1;
                 self.open(Frame::Union(Union {
@@ -161,12 +154,12 @@ impl<'s> ToSsz<'s> {
                     chosen: None,
                     has_data: false,
                 }))?;
-                return Ok(Read::Opened(Inside::Name(true)));
+                return Ok(ReadProgress::Opened(MemberStep::Name(true)));
             }
             Kind::Bitlist(limit) => {
                 let start = self.output.len();
-                let most = limit.most().saturating_add(1).div_ceil(8);
-                match hex::whole(rest, most, &mut self.output)? {
+                let most = limit.max().saturating_add(1).div_ceil(8);
+                match hex::read_string(rest, most, &mut self.output)? {
                     Some(len) => {
                         bitlist(&self.output.bytes[start..], *limit)
                             .map_err(|why| wrong_bits(why, len))?;
@@ -177,7 +170,7 @@ impl<'s> ToSsz<'s> {
             }
             Kind::Bitvector(bits) => {
                 let to = &mut self.output.bytes[place..place + bits.div_ceil(8)];
-                match hex::whole_of_length(rest, to) {
+                match hex::read_exact(rest, to) {
                     Some(len) => {
                         bitvector(to, *bits).map_err(|why| wrong_bits(why, len))?;
                         Some(len)
@@ -189,9 +182,9 @@ impl<'s> ToSsz<'s> {
                 return match literal(rest, b"null", *at) {
                     Ok(Some(len)) => {
                         *at += len;
-                        Ok(Read::Whole)
+                        Ok(ReadProgress::Whole)
                     }
-                    Ok(None) => self.taken(ty, place, None, at),
+                    Ok(None) => self.consumed(ty, place, None, at),
                     Err(_) => {
                         let of = self.schema.get(*of);
                         let place = match of.size {
@@ -202,7 +195,7 @@ impl<'s> ToSsz<'s> {
                                 place
                             }
                         };
-                        self.other_or_not(of, place, bytes, at)
+                        self.read_value_cold(of, place, bytes, at)
                     }
                 };
             }
@@ -210,14 +203,11 @@ impl<'s> ToSsz<'s> {
                 b't' => literal(rest, b"true", *at)?.inspect(|_| self.output.bytes[place] = 1),
                 b'f' => literal(rest, b"false", *at)?,
                 other => {
-                    return Err(wrong(format!(
-                        "{}, not a boolean",
-                        what_begins_with(*other)
-                    )));
+                    return Err(wrong(format!("{}, not a boolean", token_kind(*other))));
                 }
             },
             Kind::Uint(1 | 2 | 4 | 8) => {
-                let read = quoted_u64(rest).map_err(|wrong| after(*at, wrong))?;
+                let read = quoted_u64(rest).map_err(|wrong| shift_error(*at, wrong))?;
                 let size = ty.size.unwrap_or(0);
                 match read {
                     Some((value, len)) => {
@@ -233,7 +223,7 @@ impl<'s> ToSsz<'s> {
                 }
             }
             Kind::Uint(size) => {
-                let read = quoted_u256(rest).map_err(|wrong| after(*at, wrong))?;
+                let read = quoted_u256(rest).map_err(|wrong| shift_error(*at, wrong))?;
                 match read {
                     Some((value, len)) => {
                         let (value, rest) = value.split_at(*size);
@@ -246,7 +236,7 @@ impl<'s> ToSsz<'s> {
                     None => None,
                 }
             }
-            Kind::Quantity(size) => match text(rest).map_err(|wrong| after(*at, wrong))? {
+            Kind::Quantity(size) => match text(rest).map_err(|wrong| shift_error(*at, wrong))? {
                 Some((text, len)) => {
                     let value = quantity(&text).map_err(|why| wrong(why.into()))?;
                     let (value, rest) = value.split_at(*size);
@@ -259,9 +249,9 @@ impl<'s> ToSsz<'s> {
                 None => None,
             },
             Kind::Text(limit) => {
-                let read = beginning(rest, *limit).map_err(|wrong| after(*at, wrong))?;
+                let read = text_prefix(rest, *limit).map_err(|wrong| shift_error(*at, wrong))?;
                 let Some((text, len)) = read else {
-                    return self.taken(ty, place, None, at);
+                    return self.consumed(ty, place, None, at);
                 };
                 let limit = usize::try_from(*limit).unwrap_or(usize::MAX);
                 let mut ends = (0..=text.len().min(limit)).rev();
@@ -270,15 +260,15 @@ impl<'s> ToSsz<'s> {
                 let start = self.output.zeros(text.len())?;
                 self.output.bytes[start..].copy_from_slice(text.as_bytes());
                 match len {
-                    Length::Whole(len) => Some(len),
-                    Length::Cut(len) => {
+                    TokenLength::Whole(len) => Some(len),
+                    TokenLength::Cut(len) => {
                         *at += len;
-                        self.expect = Expect::Skip(Skip::in_string());
-                        return Ok(Read::Opened(Inside::Stored(Got::All)));
+                        self.expect = NextToken::Skip(ValueSkipper::in_string());
+                        return Ok(ReadProgress::Opened(MemberStep::Stored(InputState::All)));
                     }
                 }
             }
-            Kind::Enum(words) => match text(rest).map_err(|wrong| after(*at, wrong))? {
+            Kind::Enum(words) => match text(rest).map_err(|wrong| shift_error(*at, wrong))? {
                 Some((text, len)) => match words.find(&text) {
                     Some(word) => {
                         self.output.bytes[place] = word;
@@ -290,23 +280,23 @@ impl<'s> ToSsz<'s> {
             },
             Kind::ByteVector(_) | Kind::ByteList(_) => None,
         };
-        self.taken(ty, place, len, at)
+        self.consumed(ty, place, len, at)
     }
 
     /// Calls [`value`](Self::value) without inlining, where speed does not matter.
     #[inline(never)]
-    fn other_or_not(
+    fn read_value_cold(
         &mut self,
         ty: &'s Type,
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<Read, Stop> {
+    ) -> Result<ReadProgress, HexError> {
         self.value(ty, place, bytes, at)
     }
 
-    pub(super) fn open(&mut self, frame: Frame<'s>) -> Result<(), Problem> {
-        let refused = |_| Problem::NoMemory(size_of::<Frame<'_>>());
+    pub(super) fn open(&mut self, frame: Frame<'s>) -> Result<(), SszErrorKind> {
+        let refused = |_| SszErrorKind::NoMemory(size_of::<Frame<'_>>());
         self.stack.try_reserve(1).map_err(refused)?;
         self.stack.push(frame);
         Ok(())
@@ -317,7 +307,7 @@ impl<'s> ToSsz<'s> {
         ty: &'s Type,
         container: &'s Container,
         place: usize,
-    ) -> Result<Read, Stop> {
+    ) -> Result<ReadProgress, HexError> {
         let base = match ty.size {
             Some(_) => place,
             None => self.output.zeros(container.fixed_size)?,
@@ -332,7 +322,7 @@ impl<'s> ToSsz<'s> {
             parts,
             is_fixed: ty.size.is_some(),
         }))?;
-        Ok(Read::Opened(Inside::Name(true)))
+        Ok(ReadProgress::Opened(MemberStep::Name(true)))
     }
 
     fn open_list(
@@ -341,13 +331,13 @@ impl<'s> ToSsz<'s> {
         most: u64,
         exactly: bool,
         place: usize,
-    ) -> Result<Read, Stop> {
+    ) -> Result<ReadProgress, HexError> {
         let of = self.schema.get(of);
         let (places, base) = match of.size {
-            Some(size) if exactly => (Places::Made(size), place),
-            Some(size) => (Places::Added(size), self.output.len()),
+            Some(size) if exactly => (ElementPositions::Made(size), place),
+            Some(size) => (ElementPositions::Added(size), self.output.len()),
             None => (
-                Places::Variable(self.output.begin_list()),
+                ElementPositions::Variable(self.output.begin_list()),
                 self.output.len(),
             ),
         };
@@ -359,7 +349,7 @@ impl<'s> ToSsz<'s> {
             exactly,
             places,
         }))?;
-        Ok(Read::Opened(Inside::Element(true)))
+        Ok(ReadProgress::Opened(MemberStep::Element(true)))
     }
 
     /// Reads a string of bytes that is incomplete, invalid, or has escapes.
@@ -369,23 +359,23 @@ impl<'s> ToSsz<'s> {
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<Read, Stop> {
+    ) -> Result<ReadProgress, HexError> {
         // white space may follow
         if *at == bytes.len() {
-            return self.taken(ty, place, None, at);
+            return self.consumed(ty, place, None, at);
         }
         if ty.json == Json::Header && bytes[*at] == b'{' {
             return self.header(ty, place, bytes, at);
         }
         let place = match ty.size {
-            Some(_) => Place::At(place),
-            None => Place::End,
+            Some(_) => WritePosition::At(place),
+            None => WritePosition::End,
         };
         let most = match ty.kind {
             Kind::ByteVector(size) => size as u64,
             Kind::Bitvector(bits) => bits.div_ceil(8) as u64,
-            Kind::ByteList(limit) => limit.most(),
-            Kind::Bitlist(limit) => limit.most().saturating_add(1).div_ceil(8),
+            Kind::ByteList(limit) => limit.max(),
+            Kind::Bitlist(limit) => limit.max().saturating_add(1).div_ceil(8),
             _ => 0,
         };
         let mut hex = Hex::new(place, most);
@@ -393,10 +383,10 @@ impl<'s> ToSsz<'s> {
         *at = end;
         if is_over {
             self.end_hex(ty, hex, end)?;
-            return Ok(Read::Whole);
+            return Ok(ReadProgress::Whole);
         }
-        self.expect = Expect::Hex(ty, hex);
-        Ok(Read::Part)
+        self.expect = NextToken::Hex(ty, hex);
+        Ok(ReadProgress::Part)
     }
 
     /// Reads a header that is an object, which must be complete.
@@ -406,12 +396,12 @@ impl<'s> ToSsz<'s> {
         place: usize,
         bytes: &[u8],
         at: &mut usize,
-    ) -> Result<Read, Stop> {
-        let (end, is_over) = Skip::default().read(bytes, *at)?;
+    ) -> Result<ReadProgress, HexError> {
+        let (end, is_over) = ValueSkipper::default().read(bytes, *at)?;
         if !is_over {
-            return self.taken(ty, place, None, at);
+            return self.consumed(ty, place, None, at);
         }
-        let wrong = |why| Stop::from(Wrong::new(*at, why));
+        let wrong = |why| HexError::from(TokenError::new(*at, why));
         let header = encode_header(&bytes[*at..end]).map_err(wrong)?;
         if let Kind::ByteList(Limit::AtMost(most)) = ty.kind {
             if header.len() as u64 > most {
@@ -421,21 +411,21 @@ impl<'s> ToSsz<'s> {
         let start = self.output.zeros(header.len())?;
         self.output.bytes[start..].copy_from_slice(&header);
         *at = end;
-        Ok(Read::Whole)
+        Ok(ReadProgress::Whole)
     }
 
     /// Validates a string of bytes at its end. Errors are reported at its closing quote, because it
     /// may have begun in another piece.
-    pub(super) fn end_hex(&self, ty: &Type, hex: Hex, end: usize) -> Result<(), Stop> {
+    pub(super) fn end_hex(&self, ty: &Type, hex: Hex, end: usize) -> Result<(), HexError> {
         let count = hex.count() as usize;
-        let wrong = |why: String| Err(Wrong::new(end - 1, why).into());
+        let wrong = |why: String| Err(TokenError::new(end - 1, why).into());
         if let Some(size) = ty.size.filter(|size| *size != count) {
             return wrong(format!("{count} bytes, not {size}"));
         }
         let bytes = &self.output.bytes;
         let bytes = match hex.place() {
-            Place::At(place) => &bytes[place..place + count],
-            Place::End => &bytes[bytes.len() - count..],
+            WritePosition::At(place) => &bytes[place..place + count],
+            WritePosition::End => &bytes[bytes.len() - count..],
         };
         match ty.kind {
             Kind::Bitvector(bits) => bitvector(bytes, bits).or_else(wrong),

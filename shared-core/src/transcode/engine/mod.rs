@@ -3,22 +3,22 @@
 //! over JSON-RPC, `engine_newPayloadWithWitness`. The witness bridge lets a client use either one
 //! with a node that has only the other.
 //!
-//! | module      | concern                                                        |
-//! |-------------|----------------------------------------------------------------|
-//! | [`asked`]   | conversion of a REST request to a call                         |
-//! | [`called`]  | conversion of a call to a REST request                         |
-//! | [`problem`] | errors of the REST route and of JSON-RPC                       |
-//! | [`status`]  | the result of both: the payload's status with its witness      |
+//! | module           | concern                                                   |
+//! |------------------|-----------------------------------------------------------|
+//! | [`rest_request`] | conversion of a REST request to a call                    |
+//! | [`rpc_request`]  | conversion of a call to a REST request                    |
+//! | [`problem`]      | errors of the REST route and of JSON-RPC                  |
+//! | [`status`]       | the result of both: the payload's status with its witness |
 
-pub mod asked;
-pub mod called;
 pub mod problem;
+pub mod rest_request;
+pub mod rpc_request;
 pub mod status;
 
-use super::route::Gives;
+use super::ssz_routes::ResponseType;
 
-pub use self::asked::Asked;
 pub use self::problem::Problem;
+pub use self::rest_request::RestRequest;
 
 /// The route, relative to the path of JSON-RPC. The host may serve JSON-RPC below another path.
 const ROUTE: &[u8] = b"engine/v1/payloads/witness";
@@ -27,10 +27,11 @@ const ROUTE: &[u8] = b"engine/v1/payloads/witness";
 pub const VERSION: &str = "Eth-Execution-Version";
 
 /// Type of the REST response to which the result of the call is converted.
-pub static STATUS: Gives = Gives::Status("NewPayloadWithWitness", "PayloadStatusWithWitness", 1);
+pub static STATUS: ResponseType =
+    ResponseType::Status("NewPayloadWithWitness", "PayloadStatusWithWitness", 1);
 
 /// Type of the call's result to which the REST response is converted.
-pub static REPLY: Gives = Gives::Reply("NewPayloadWithWitness", 1);
+pub static REPLY: ResponseType = ResponseType::Reply("NewPayloadWithWitness", 1);
 
 /// Forks of the execution layer since the introduction of payloads. The request's head names the
 /// fork of a payload.
@@ -78,7 +79,7 @@ impl Fork {
     }
 
     /// Returns the fork that a request's head names.
-    pub fn of_head<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Self> {
+    pub fn from_head<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Self> {
         let is_version = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(VERSION.as_bytes());
         let (_, name) = fields.filter(is_version).last()?;
         Self::named(name)
@@ -118,7 +119,7 @@ impl Fork {
 }
 
 /// Splits a target into its path and its query, which begins with `?`.
-fn path_of(target: &[u8]) -> (&[u8], &[u8]) {
+fn split_target(target: &[u8]) -> (&[u8], &[u8]) {
     let end = target.iter().position(|byte| *byte == b'?');
     target.split_at(end.unwrap_or(target.len()))
 }

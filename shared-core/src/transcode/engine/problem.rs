@@ -3,17 +3,17 @@
 
 use serde_json::{json, Value};
 
-use crate::transcode::Why;
+use crate::transcode::TranscodeError;
 
 /// Media type of an error of the route (RFC 7807).
 pub const MEDIA_TYPE: &[u8] = b"application/problem+json";
 
 /// Maximum number of bytes of a response that are searched for an error.
-pub const LOOKED_AT: usize = 64 << 10;
+pub const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// A kind of error.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct ProblemKind {
     /// HTTP status of the route's response.
     status: u16,
     /// Last segment of the member `type`.
@@ -26,13 +26,13 @@ pub struct Kind {
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $constant:ident = $status:literal $name:literal [$($codes:literal)*] $code:literal;)*) => {
-        $($(#[$doc])* pub static $constant: Kind = Kind {
+        $($(#[$doc])* pub static $constant: ProblemKind = ProblemKind {
             status: $status,
             name: $name,
             codes: &[$($codes),*],
             code: $code,
         };)*
-        static KINDS: &[&Kind] = &[$(&$constant),*];
+        static KINDS: &[&ProblemKind] = &[$(&$constant),*];
     };
 }
 
@@ -72,20 +72,20 @@ kinds! {
 /// An error: its kind, and a detail where one is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    kind: &'static Kind,
+    kind: &'static ProblemKind,
     detail: Option<String>,
 }
 
 impl Problem {
     /// Creates an error of the given kind.
-    pub fn new(kind: &'static Kind, detail: impl Into<Option<String>>) -> Self {
+    pub fn new(kind: &'static ProblemKind, detail: impl Into<Option<String>>) -> Self {
         let detail = detail.into();
         Self { kind, detail }
     }
 
-    /// Reads the error from the first [`LOOKED_AT`] bytes of a JSON-RPC response. Returns `None` if
+    /// Reads the error from the first [`MAX_ERROR_BYTES`] bytes of a JSON-RPC response. Returns `None` if
     /// the response is no error.
-    pub fn of_call(answer: &[u8]) -> Option<Self> {
+    pub fn from_rpc_error(answer: &[u8]) -> Option<Self> {
         let answer: Value = serde_json::from_slice(answer).ok()?;
         let error = answer.get("error")?.as_object()?;
         let code = error.get("code")?.as_i64()?;
@@ -97,9 +97,9 @@ impl Problem {
         ))
     }
 
-    /// Reads the error from the first [`LOOKED_AT`] bytes of a response of the route. Returns
+    /// Reads the error from the first [`MAX_ERROR_BYTES`] bytes of a response of the route. Returns
     /// `None` if the response is no error.
-    pub fn of_route(answer: &[u8]) -> Option<Self> {
+    pub fn from_route_response(answer: &[u8]) -> Option<Self> {
         let answer: Value = serde_json::from_slice(answer).ok()?;
         let name = answer.get("type")?.as_str()?.rsplit('/').next()?;
         let kind = KINDS.iter().find(|kind| kind.name == name);
@@ -112,9 +112,9 @@ impl Problem {
 
     /// Returns the error of the route for a JSON-RPC response that can't be transcoded. `begins` is
     /// the beginning of the response.
-    pub fn of_answer(begins: &[u8], why: &Why) -> Self {
+    pub fn from_rpc_response(begins: &[u8], why: &TranscodeError) -> Self {
         let of_call = match why {
-            Why::Nothing => Self::of_call(begins),
+            TranscodeError::NoValue => Self::from_rpc_error(begins),
             _ => None,
         };
         of_call.unwrap_or_else(|| {
@@ -161,7 +161,7 @@ mod tests {
         let of = |code: i64| {
             let answer =
                 json!({"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "m"}});
-            let problem = Problem::of_call(answer.to_string().as_bytes()).unwrap();
+            let problem = Problem::from_rpc_error(answer.to_string().as_bytes()).unwrap();
             let body: Value = serde_json::from_slice(&problem.body()).unwrap();
             assert_eq!(body["detail"], "m");
             let name = body["type"].as_str().unwrap();
@@ -191,7 +191,7 @@ mod tests {
     fn problems_of_the_route_are_mapped_to_rpc_codes() {
         let of = |name: &str| {
             let problem = json!({"type": format!("/engine-api/errors/{name}"), "detail": "d\"é"});
-            let problem = Problem::of_route(problem.to_string().as_bytes()).unwrap();
+            let problem = Problem::from_route_response(problem.to_string().as_bytes()).unwrap();
             let answer: Value = serde_json::from_slice(&problem.to_call(b"\"a\"")).unwrap();
             assert_eq!(
                 (&answer["jsonrpc"], &answer["id"]),
@@ -215,11 +215,16 @@ mod tests {
         ] {
             assert_eq!(of(name), code, "{name}");
         }
-        let bare = Problem::of_route(br#"{"type":"/engine-api/errors/unsupported-fork"}"#);
+        let bare =
+            Problem::from_route_response(br#"{"type":"/engine-api/errors/unsupported-fork"}"#);
         let said = bare.unwrap().to_call(b"1");
         assert!(said.ends_with(br#""message":"unsupported-fork"}}"#));
         for none in ["", "{}", "[]", r#"{"type":1}"#, r#"{"error":{"code":1}}"#] {
-            assert_eq!(Problem::of_route(none.as_bytes()), None, "{none}");
+            assert_eq!(
+                Problem::from_route_response(none.as_bytes()),
+                None,
+                "{none}"
+            );
         }
     }
 
@@ -234,9 +239,9 @@ mod tests {
             r#"{"result":{}}"#,
             r#"{"error":{"code":1}"#,
         ] {
-            assert_eq!(Problem::of_call(answer.as_bytes()), None, "{answer}");
+            assert_eq!(Problem::from_rpc_error(answer.as_bytes()), None, "{answer}");
         }
-        let bare = Problem::of_call(br#"{"error":{"code":-32601}}"#).unwrap();
+        let bare = Problem::from_rpc_error(br#"{"error":{"code":-32601}}"#).unwrap();
         assert_eq!(
             bare.body(),
             br#"{"type":"/engine-api/errors/method-not-found"}"#

@@ -3,21 +3,21 @@
 
 use crate::ssz::schema::OFFSET;
 use crate::ssz::{self, check, select, Preset, Schema, ToJson};
-use crate::transcode::stage::{json_of, write, MayTake};
-use crate::transcode::{Format, Why};
+use crate::transcode::transcoder::{estimated_json_length, write, ReserveBytes};
+use crate::transcode::{Format, TranscodeError};
 
 /// Bytes that are reserved before the SSZ of JSON-RPC's type, because the route's type is longer.
-pub const LEAD: usize = OFFSET;
+pub const RESERVED_BYTES: usize = OFFSET;
 
 /// Length of the fixed part of the route's status: one byte and the offsets of two parts.
 const STATUS: usize = 1 + 2 * OFFSET;
 
-/// Converts the SSZ of JSON-RPC's type, which begins after [`LEAD`] bytes, to the route's type in
+/// Converts the SSZ of JSON-RPC's type, which begins after [`RESERVED_BYTES`] bytes, to the route's type in
 /// place. Returns `None` if the input is not valid; it is then unchanged.
-pub fn nest(ssz: &mut [u8]) -> Option<()> {
+pub fn to_route_status(ssz: &mut [u8]) -> Option<()> {
     let (head, parts) = ssz.split_at_mut_checked(2 * OFFSET + STATUS)?;
     let offset = |at: usize| -> Option<usize> {
-        let bytes = head.get(LEAD + at..)?.first_chunk()?;
+        let bytes = head.get(RESERVED_BYTES + at..)?.first_chunk()?;
         usize::try_from(u32::from_le_bytes(*bytes)).ok()
     };
     let begin = STATUS + OFFSET;
@@ -27,11 +27,11 @@ pub fn nest(ssz: &mut [u8]) -> Option<()> {
     if !is_whole || witness - begin > parts.len() {
         return None;
     }
-    let status = head[LEAD];
+    let status = head[RESERVED_BYTES];
     // all parts stay in place; the positions from which their offsets count have moved
     let fields = [
         (0, 2 * OFFSET),
-        (OFFSET, witness + LEAD),
+        (OFFSET, witness + RESERVED_BYTES),
         (2 * OFFSET + 1, STATUS),
         (2 * OFFSET + 1 + OFFSET, error - OFFSET),
     ];
@@ -53,26 +53,29 @@ pub fn result(
     id: &[u8],
     format: Format,
     ssz: &[u8],
-    may_take: MayTake<'_>,
-) -> Result<Vec<u8>, Why> {
+    may_take: ReserveBytes<'_>,
+) -> Result<Vec<u8>, TranscodeError> {
     // these types are the same in every fork of the consensus layer
-    let schema = Schema::of(ssz::Fork::Phase0, preset);
+    let schema = Schema::for_fork(ssz::Fork::Phase0, preset);
     let first = ssz.first_chunk().copied().map(u32::from_le_bytes);
     let name = match first.and_then(|first| usize::try_from(first).ok()) {
         // has a key for each transaction, too, which the call's result lacks
         Some(first) if first == 3 * OFFSET => "PayloadStatusWithWitnessAndKeys",
         _ => "PayloadStatusWithWitness",
     };
-    let ty = schema.find(name).ok_or(Why::Failed)?;
+    let ty = schema.find(name).ok_or(TranscodeError::Failed)?;
     check(schema, ty, ssz)?;
     let (status_type, status) = select(schema, ty, ssz, "payload_status")?;
     let (_, witness) = select(schema, ty, ssz, "witness")?;
     let (status, witness) = (&ssz[status], &ssz[witness]);
     let mut result = Vec::new();
-    let reserve = |result: &mut Vec<u8>, more| result.try_reserve(more).map_err(|_| Why::Memory);
+    let reserve =
+        |result: &mut Vec<u8>, more| result.try_reserve(more).map_err(|_| TranscodeError::Memory);
     if format == Format::Ssz {
         reserve(&mut result, OFFSET + status.len() + witness.len())?;
-        let (head, parts) = status.split_at_checked(STATUS).ok_or(Why::Failed)?;
+        let (head, parts) = status
+            .split_at_checked(STATUS)
+            .ok_or(TranscodeError::Failed)?;
         let offset = |at: usize| -> Option<u32> {
             let bytes = head.get(at..)?.first_chunk()?;
             u32::from_le_bytes(*bytes).checked_add(OFFSET as u32)
@@ -83,15 +86,15 @@ pub fn result(
             offset(1 + OFFSET),
             u32::try_from(status.len() + OFFSET).ok(),
         ] {
-            result.extend_from_slice(&offset.ok_or(Why::Failed)?.to_le_bytes());
+            result.extend_from_slice(&offset.ok_or(TranscodeError::Failed)?.to_le_bytes());
         }
         result.extend_from_slice(parts);
         result.extend_from_slice(witness);
         return Ok(result);
     }
-    let likely = json_of(ssz.len() as u64).saturating_add(id.len());
+    let likely = estimated_json_length(ssz.len() as u64).saturating_add(id.len());
     if !may_take(likely) {
-        return Err(Why::Memory);
+        return Err(TranscodeError::Memory);
     }
     reserve(&mut result, likely)?;
     for part in [b"{\"jsonrpc\":\"2.0\",\"id\":", id, b",\"result\":"] {
@@ -105,7 +108,9 @@ pub fn result(
     // the members of the status are members of the result
     result.pop();
     result.extend_from_slice(b",\"witness\":");
-    let ty = schema.find("OptionalRlpWitness").ok_or(Why::Failed)?;
+    let ty = schema
+        .find("OptionalRlpWitness")
+        .ok_or(TranscodeError::Failed)?;
     write(
         ToJson::new(schema, ty, witness)?.with_rlp_keys(),
         &mut result,
@@ -118,7 +123,7 @@ pub fn result(
 
 /// Returns the result of a call whose versioned hashes do not match its payload's blobs
 /// (execution-apis, src/engine/cancun.md).
-pub fn other_blobs(id: &[u8]) -> Vec<u8> {
+pub fn blob_mismatch_result(id: &[u8]) -> Vec<u8> {
     const RESULT: &[u8] = b",\"result\":{\"status\":\"INVALID\",\"latestValidHash\":null,\
         \"validationError\":\"the versioned hashes are not those of the payload's transactions\"}}";
     [b"{\"jsonrpc\":\"2.0\",\"id\":", id, RESULT].concat()
@@ -126,20 +131,25 @@ pub fn other_blobs(id: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{nest, LEAD};
+    use super::{to_route_status, RESERVED_BYTES};
     use crate::ssz::{check, to_json, to_ssz, Fork, Preset, Schema};
-    use crate::transcode::{Format, Why};
+    use crate::transcode::{Format, TranscodeError};
 
     const KEYS: &str = "0xcec1c0c7821234837890abc281ffc0";
     const WITNESS: &str = "0xcdc1c0c7821234837890abc281ff";
 
-    fn result(preset: Preset, id: &[u8], format: Format, ssz: &[u8]) -> Result<Vec<u8>, Why> {
+    fn result(
+        preset: Preset,
+        id: &[u8],
+        format: Format,
+        ssz: &[u8],
+    ) -> Result<Vec<u8>, TranscodeError> {
         super::result(preset, id, format, ssz, &mut |_| true)
     }
 
     #[test]
     fn status_with_witness_is_converted_in_both_directions() {
-        let schema = Schema::of(Fork::Phase0, Preset::Mainnet);
+        let schema = Schema::for_fork(Fork::Phase0, Preset::Mainnet);
         let flat = schema.find("NewPayloadWithWitness").unwrap();
         let nested = schema.find("PayloadStatusWithWitness").unwrap();
         let hash = format!("\"0x{}\"", "5a".repeat(32));
@@ -153,8 +163,8 @@ mod tests {
                 format!(r#""status":"INVALID","latestValidHash":{hash},"validationError":{error}"#);
             let json = format!("{{{status},\"witness\":{witness}}}");
             let ssz = to_ssz(schema, flat, json.as_bytes()).unwrap();
-            let mut made = [&[0; LEAD][..], &ssz].concat();
-            nest(&mut made).unwrap();
+            let mut made = [&[0; RESERVED_BYTES][..], &ssz].concat();
+            to_route_status(&mut made).unwrap();
             check(schema, nested, &made).unwrap();
             let text = String::from_utf8(to_json(schema, nested, &made).unwrap()).unwrap();
             let lists = match witness {
@@ -198,7 +208,7 @@ mod tests {
             [&zeros[..5], &[13], &zeros[..20]].concat(),
         ] {
             let mut ssz = wrong.clone();
-            assert_eq!(nest(&mut ssz), None);
+            assert_eq!(to_route_status(&mut ssz), None);
             assert_eq!(ssz, wrong);
         }
     }

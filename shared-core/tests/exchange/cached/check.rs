@@ -3,11 +3,11 @@
 use serde_json::value::RawValue;
 
 use super::steps::{Caller, CALLS};
-use super::world::{Open, World};
+use super::world::{CacheModel, OpenRequest};
 use crate::support::gunzip;
 
-impl World {
-    pub fn check_hit(&mut self, open: &Open, body: Vec<u8>) {
+impl CacheModel {
+    pub fn check_hit(&mut self, open: &OpenRequest, body: Vec<u8>) {
         let edit = |name: &str| {
             open.exchange
                 .head_edits()
@@ -41,7 +41,7 @@ impl World {
     }
 
     /// Checks that the client received its own responses, under its ids and in its order.
-    fn check_body(&mut self, open: &Open, body: &[u8], stored: bool) {
+    fn check_body(&mut self, open: &OpenRequest, body: &[u8], stored: bool) {
         let text = std::str::from_utf8(body).unwrap();
         let answers: Vec<&str> = if open.is_batch {
             let answers: Vec<&RawValue> = serde_json::from_str(text).unwrap();
@@ -51,7 +51,7 @@ impl World {
             vec![text.trim_end()]
         };
         assert_eq!(answers.len(), open.calls.len(), "{text}");
-        let whole = self.told_apart(open.caller);
+        let whole = self.distinguished_by_node(open.caller);
         for ((answer, call), id) in answers.iter().zip(&open.calls).zip(&open.ids) {
             let head = format!(r#"{{"jsonrpc":"2.0","id":{id},"#);
             let result = answer
@@ -70,7 +70,7 @@ impl World {
                 .and_then(|said| said.iter().find(|(_, text)| text == result))
                 .as_ref()
                 .unwrap_or_else(|| panic!("the node did not say {result:.200} to {key:?}"));
-            if stored && open.asked_at == self.now && !open.waits {
+            if stored && open.requested_at == self.now && !open.waits {
                 let good = CALLS[*call].2;
                 assert!(
                     asked_at + good > self.now,
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    pub fn check_body_of_node(&mut self, open: &Open, received: &[u8]) {
+    pub fn check_body_of_node(&mut self, open: &OpenRequest, received: &[u8]) {
         if open.is_batch && open.exchange.request_body().is_empty() {
             // the node may respond to a batch in any order
             let mut answers: Vec<&RawValue> = serde_json::from_slice(received).unwrap();

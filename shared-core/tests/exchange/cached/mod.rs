@@ -12,13 +12,13 @@ mod node;
 mod steps;
 mod world;
 
-use steps::{step, Answer, Caller, Outcome, Question, Step};
-use world::World;
+use steps::{step, Answer, CallSequence, Caller, Outcome, Step};
+use world::CacheModel;
 
 fn run(policy: &'static str, steps: &[Step]) {
-    let mut world = World::new(policy);
+    let mut world = CacheModel::new(policy);
     for step in steps {
-        world.take(step);
+        world.apply(step);
     }
     world.finish();
 }
@@ -39,13 +39,13 @@ proptest! {
 /// them: the next leader's response is its own.
 #[test]
 fn followers_are_separated_when_the_vary_table_changes_while_they_wait() {
-    let ask = |call, origin| Step::Ask {
+    let ask = |call, origin| Step::Request {
         caller: Caller {
             chain: 1,
             user: None,
             origin: Some(origin),
         },
-        question: Question::Single(call),
+        question: CallSequence::Single(call),
         form: 0,
         gzip: false,
         waits: true,
@@ -55,7 +55,7 @@ fn followers_are_separated_when_the_vary_table_changes_while_they_wait() {
         declared: true,
         reversed: false,
         piece: 1 << 20,
-        outcome: Outcome::Whole,
+        outcome: Outcome::Complete,
     };
     run(
         "bypass",

@@ -9,11 +9,11 @@ use sszip_core::exchange::{EndAction, Exchange, HeadAction, PieceAction};
 use sszip_core::gzip::stream::Flush;
 
 use super::steps::{Answer, Outcome, CALLS};
-use super::world::{Open, World};
+use super::world::{CacheModel, OpenRequest};
 use crate::setup::response_head;
 use crate::support::gunzip;
 
-impl World {
+impl CacheModel {
     /// Delivers the node's response, up to the point where only the end is left to be sent.
     pub fn answer(&mut self, n: usize, how: Answer) {
         let asking: Vec<usize> = (0..self.open.len())
@@ -26,7 +26,7 @@ impl World {
         let (body, fields) = self.node(&open, how);
         let (status, kept) = match how.outcome {
             Outcome::Status(status) => (status, false),
-            outcome => (200, outcome != Outcome::NotKept),
+            outcome => (200, outcome != Outcome::NotStored),
         };
         let mut fields: Vec<(&[u8], &[u8])> =
             fields.iter().map(|(n, v)| (n.as_bytes(), &v[..])).collect();
@@ -42,15 +42,15 @@ impl World {
             ))
             .unwrap();
         let pieces = match how.outcome {
-            Outcome::Cut => &body[..body.len() / 2],
+            Outcome::Truncated => &body[..body.len() / 2],
             _ => &body[..],
         };
-        let Some(received) = through(
+        let Some(received) = client_body(
             &mut open.exchange,
             action,
             pieces,
             how.piece,
-            how.outcome == Outcome::Cut,
+            how.outcome == Outcome::Truncated,
         ) else {
             return;
         };
@@ -64,7 +64,7 @@ impl World {
         } else {
             received
         };
-        if how.outcome == Outcome::Whole && open.forwarded != b"[]" {
+        if how.outcome == Outcome::Complete && open.forwarded != b"[]" {
             self.check_body_of_node(&open, &received);
         } else if status == 200 && !open.is_batch {
             assert_eq!(received, body);
@@ -76,8 +76,8 @@ impl World {
     }
 
     /// Returns the node's response to the forwarded request.
-    fn node(&mut self, open: &Open, how: Answer) -> (Vec<u8>, Vec<(&'static str, Vec<u8>)>) {
-        let caller = self.told_apart(open.caller);
+    fn node(&mut self, open: &OpenRequest, how: Answer) -> (Vec<u8>, Vec<(&'static str, Vec<u8>)>) {
+        let caller = self.distinguished_by_node(open.caller);
         let forwarded: &RawValue = serde_json::from_slice(&open.forwarded).unwrap();
         let calls: Vec<&RawValue> = if open.is_batch {
             serde_json::from_str(forwarded.get()).unwrap()
@@ -119,7 +119,7 @@ impl World {
                 say(&error);
                 format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
             } else {
-                if how.outcome == Outcome::Whole {
+                if how.outcome == Outcome::Complete {
                     say(&result);
                 }
                 format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
@@ -146,7 +146,7 @@ impl World {
 
 /// Returns the body that the client receives of a response in pieces; `None` if it is truncated
 /// or aborted.
-fn through(
+fn client_body(
     exchange: &mut Exchange,
     action: HeadAction,
     body: &[u8],
@@ -156,11 +156,11 @@ fn through(
     let mut action = action;
     let mut received = Vec::new();
     for piece in body.chunks(size) {
-        if action == HeadAction::Hold {
+        if action == HeadAction::Buffer {
             match exchange.piece(piece).unwrap() {
-                PieceAction::Taken => continue,
+                PieceAction::Buffered => continue,
                 PieceAction::Stream => action = HeadAction::Stream,
-                PieceAction::GiveUp => {
+                PieceAction::SendOriginal => {
                     received.extend(exchange.body().flatten());
                     action = HeadAction::Pass;
                 }
@@ -169,7 +169,7 @@ fn through(
         match action {
             HeadAction::Tee => exchange.observe(piece).unwrap(),
             HeadAction::Stream => stream(exchange, piece, Flush::None, &mut received),
-            HeadAction::Pass | HeadAction::Hold | HeadAction::Fail => {}
+            HeadAction::Pass | HeadAction::Buffer | HeadAction::Fail => {}
         }
         if action != HeadAction::Stream {
             received.extend_from_slice(piece);
@@ -177,15 +177,15 @@ fn through(
     }
     if cut {
         if exchange.state() != State::Passing {
-            exchange.cut_short().unwrap();
+            exchange.abort().unwrap();
         }
         assert!(exchange.take_fill().is_none() || action == HeadAction::Tee);
         return None;
     }
     match action {
-        HeadAction::Hold => match exchange.end().unwrap() {
+        HeadAction::Buffer => match exchange.end().unwrap() {
             EndAction::Code { .. } => {
-                exchange.code().unwrap();
+                exchange.compress().unwrap();
                 received.extend(exchange.body().flatten());
             }
             EndAction::Stream => stream(exchange, b"", Flush::Finish, &mut received),

@@ -62,16 +62,16 @@ pub struct Caller {
 }
 
 #[derive(Clone, Debug)]
-pub enum Question {
+pub enum CallSequence {
     Single(usize),
     Batch(Vec<usize>),
 }
 
 #[derive(Clone, Debug)]
 pub enum Step {
-    Ask {
+    Request {
         caller: Caller,
-        question: Question,
+        question: CallSequence,
         /// Notation of the calls, and index of the first id.
         form: usize,
         gzip: bool,
@@ -85,7 +85,7 @@ pub enum Step {
     /// A client aborts its request.
     Leave(usize),
     /// A follower reaches its lock timeout.
-    Impatient(usize),
+    WaitTimeout(usize),
     Pause(u64),
 }
 
@@ -100,11 +100,11 @@ pub struct Answer {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
-    Whole,
+    Complete,
     Error,
-    NotKept,
+    NotStored,
     Status(u16),
-    Cut,
+    Truncated,
 }
 
 pub fn step() -> impl Strategy<Value = Step> {
@@ -119,8 +119,8 @@ pub fn step() -> impl Strategy<Value = Step> {
             origin,
         });
     let question = prop_oneof![
-        3 => (0..CALLS.len()).prop_map(Question::Single),
-        1 => prop::collection::vec(0..CALLS.len(), 1..5).prop_map(Question::Batch),
+        3 => (0..CALLS.len()).prop_map(CallSequence::Single),
+        1 => prop::collection::vec(0..CALLS.len(), 1..5).prop_map(CallSequence::Batch),
     ];
     let ask = (
         caller,
@@ -130,20 +130,22 @@ pub fn step() -> impl Strategy<Value = Step> {
         prop::bool::weighted(0.8),
         prop::bool::weighted(0.1),
     )
-        .prop_map(|(caller, question, form, gzip, waits, bypass)| Step::Ask {
-            caller,
-            question,
-            form,
-            gzip,
-            waits,
-            bypass,
-        });
+        .prop_map(
+            |(caller, question, form, gzip, waits, bypass)| Step::Request {
+                caller,
+                question,
+                form,
+                gzip,
+                waits,
+                bypass,
+            },
+        );
     let outcome = prop_oneof![
-        10 => Just(Outcome::Whole),
+        10 => Just(Outcome::Complete),
         1 => Just(Outcome::Error),
-        1 => Just(Outcome::NotKept),
+        1 => Just(Outcome::NotStored),
         1 => prop::sample::select(vec![500u16, 429, 204]).prop_map(Outcome::Status),
-        1 => Just(Outcome::Cut),
+        1 => Just(Outcome::Truncated),
     ];
     let answer = (any::<bool>(), any::<bool>(), 1usize..5000, outcome).prop_map(
         |(declared, reversed, piece, outcome)| Answer {
@@ -158,7 +160,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         5 => (any::<usize>(), answer).prop_map(|(n, answer)| Step::Answer(n, answer)),
         5 => any::<usize>().prop_map(Step::Sent),
         1 => any::<usize>().prop_map(Step::Leave),
-        1 => any::<usize>().prop_map(Step::Impatient),
+        1 => any::<usize>().prop_map(Step::WaitTimeout),
         2 => prop::sample::select(vec![1u64, 400, 999, 1500, 5000]).prop_map(Step::Pause),
     ]
 }

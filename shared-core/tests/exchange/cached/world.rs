@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use sszip_core::cache::process::wake::{EventLoop, Queue};
 use sszip_core::cache::process::Process;
-use sszip_core::config::Config;
-use sszip_core::exchange::drive::{BodyLength, Need};
-use sszip_core::exchange::{Asked, Exchange, Fill, LookUp, RequestHead};
+use sszip_core::config::RouteConfig;
+use sszip_core::exchange::drive::{BodyLength, RequiredBody};
+use sszip_core::exchange::{Exchange, Fill, LookupAction, LookupRequest, RequestHead};
 
-use super::steps::{Answer, Caller, Outcome, Question, Step, CALLS, IDS};
+use super::steps::{Answer, CallSequence, Caller, Outcome, Step, CALLS, IDS};
 use crate::setup::config_of_process;
 
-pub struct Open {
+pub struct OpenRequest {
     pub number: usize,
     pub caller: Caller,
     pub calls: Vec<usize>,
@@ -23,30 +23,30 @@ pub struct Open {
     pub is_batch: bool,
     pub gzip: bool,
     pub bypass: bool,
-    pub asked_at: u64,
+    pub requested_at: u64,
     pub dispatched_at: u64,
     pub exchange: Exchange,
     pub waits: bool,
 }
 
 /// Responses of the node, with the times of their requests.
-pub type Said = BTreeMap<(usize, Caller), Vec<(u64, String)>>;
+pub type NodeResponses = BTreeMap<(usize, Caller), Vec<(u64, String)>>;
 
-pub struct World {
-    pub config: Arc<Config>,
+pub struct CacheModel {
+    pub config: Arc<RouteConfig>,
     pub process: Process,
     pub woken: Arc<Queue>,
     pub policy: &'static str,
     pub now: u64,
     pub count: usize,
-    pub open: Vec<Open>,
+    pub open: Vec<OpenRequest>,
     pub unsent: Vec<(Exchange, Box<Fill>)>,
-    pub said: Said,
+    pub said: NodeResponses,
     /// Time of the newest stored response that was sent, for browsers and for others.
     pub seen: BTreeMap<(usize, Caller, bool), u64>,
 }
 
-impl World {
+impl CacheModel {
     pub fn new(policy: &'static str) -> Self {
         let credentials = format!("cache_credentials {policy}");
         let lines = [
@@ -69,13 +69,13 @@ impl World {
             count: 0,
             open: Vec::new(),
             unsent: Vec::new(),
-            said: Said::new(),
+            said: NodeResponses::new(),
             seen: BTreeMap::new(),
         }
     }
 
     /// Returns the caller without the properties that the node ignores.
-    pub fn told_apart(&self, caller: Caller) -> Caller {
+    pub fn distinguished_by_node(&self, caller: Caller) -> Caller {
         Caller {
             user: caller.user.filter(|_| self.policy != "ignore"),
             origin: caller.origin.filter(|_| caller.chain > 0),
@@ -83,18 +83,18 @@ impl World {
         }
     }
 
-    fn ask(
+    fn request(
         &mut self,
         caller: Caller,
-        question: &Question,
+        question: &CallSequence,
         form: usize,
         gzip: bool,
         waits: bool,
         bypass: bool,
     ) {
         let (calls, is_batch) = match question {
-            Question::Single(call) => (vec![*call], false),
-            Question::Batch(calls) => (calls.clone(), true),
+            CallSequence::Single(call) => (vec![*call], false),
+            CallSequence::Batch(calls) => (calls.clone(), true),
         };
         let ids: Vec<String> = (0..calls.len())
             .map(|n| IDS[(form / 2 + n) % IDS.len()].into())
@@ -138,10 +138,10 @@ impl World {
                 fields: fields.iter().map(|(name, value)| (*name, &value[..])),
             })
             .unwrap();
-        let looks = exchange.need(BodyLength::Unknown) != Need::Nothing;
+        let looks = exchange.required_body(BodyLength::Unknown) != RequiredBody::Nothing;
         assert_eq!(looks, caller.user.is_none() || self.policy != "bypass");
         self.count += 1;
-        let mut open = Open {
+        let mut open = OpenRequest {
             number: self.count,
             caller,
             calls,
@@ -151,7 +151,7 @@ impl World {
             is_batch,
             gzip,
             bypass,
-            asked_at: self.now,
+            requested_at: self.now,
             dispatched_at: self.now,
             exchange,
             waits: false,
@@ -165,12 +165,12 @@ impl World {
         }
     }
 
-    fn look_up(&mut self, mut open: Open, waiter: Option<usize>) {
+    fn look_up(&mut self, mut open: OpenRequest, waiter: Option<usize>) {
         let namespace = format!("chain {}", open.caller.chain);
         let place = open.caller.chain.to_string();
         let found = open
             .exchange
-            .look_up(Asked {
+            .lookup(LookupRequest {
                 namespace: (open.caller.chain != 2).then_some(namespace.as_bytes()),
                 place: place.as_bytes(),
                 unnamed: false,
@@ -191,24 +191,24 @@ impl World {
             .unwrap();
         open.dispatched_at = self.now;
         match found {
-            LookUp::Respond | LookUp::RespondOffLoop => {
-                if found == LookUp::RespondOffLoop {
-                    open.exchange.code().unwrap();
+            LookupAction::Respond | LookupAction::RespondOffLoop => {
+                if found == LookupAction::RespondOffLoop {
+                    open.exchange.compress().unwrap();
                 }
                 let body: Vec<u8> = open.exchange.body().flatten().copied().collect();
                 assert!(!open.bypass);
                 self.check_hit(&open, body);
             }
-            LookUp::Wait => {
+            LookupAction::Wait => {
                 assert!(waiter.is_some() && !open.waits);
                 open.waits = true;
                 self.open.push(open);
             }
-            LookUp::Forward => {
+            LookupAction::Forward => {
                 open.waits = false;
                 self.open.push(open);
             }
-            LookUp::ForwardRewritten => {
+            LookupAction::ForwardRewritten => {
                 open.waits = false;
                 open.forwarded = open.exchange.request_body().to_vec();
                 self.open.push(open);
@@ -225,9 +225,9 @@ impl World {
         }
     }
 
-    pub fn take(&mut self, step: &Step) {
+    pub fn apply(&mut self, step: &Step) {
         match step {
-            Step::Ask {
+            Step::Request {
                 caller,
                 question,
                 form,
@@ -235,7 +235,7 @@ impl World {
                 waits,
                 bypass,
             } => {
-                self.ask(*caller, question, *form, *gzip, *waits, *bypass);
+                self.request(*caller, question, *form, *gzip, *waits, *bypass);
             }
             Step::Answer(n, how) => self.answer(*n, *how),
             Step::Sent(n) => {
@@ -250,7 +250,7 @@ impl World {
                     drop(self.open.remove(n % self.open.len()));
                 }
             }
-            Step::Impatient(n) => {
+            Step::WaitTimeout(n) => {
                 let waiting: Vec<usize> = (0..self.open.len())
                     .filter(|n| self.open[*n].waits)
                     .collect();
@@ -274,10 +274,10 @@ impl World {
                 declared: true,
                 reversed: false,
                 piece: 1 << 20,
-                outcome: Outcome::Whole,
+                outcome: Outcome::Complete,
             };
-            self.take(&Step::Answer(0, whole));
-            self.take(&Step::Sent(0));
+            self.apply(&Step::Answer(0, whole));
+            self.apply(&Step::Sent(0));
         }
         assert!(self.open.is_empty(), "{} wait for ever", self.open.len());
         assert!(self.process.shared.flights.count() == 0);

@@ -4,9 +4,9 @@ use sszip_core::ssz::{Fork, Preset, Schema};
 
 use super::super::driven::End;
 use super::super::fields::joined;
-use super::super::host::{Host, Node, OneByOne};
-use super::super::naive::{self, Choices};
-use super::node::damaged;
+use super::super::host::{Host, Node, SequentialHost};
+use super::super::reference::{self, Choices};
+use super::node::damage;
 use super::read::{decoded, is_of};
 use super::{chosen, field, place, request, JSON, OCTETS, VERSION};
 
@@ -28,16 +28,16 @@ const SUBMITTED: [(&str, &str); 5] = [
     ("/eth/v2/beacon/blinded_blocks", "SignedBlindedBeaconBlock"),
 ];
 
-pub(super) fn a_body(choices: &mut Choices<'_>) {
+pub(super) fn check_submission(choices: &mut Choices<'_>) {
     let (target, name) = chosen(choices, &SUBMITTED);
     let fork = chosen(choices, Fork::ALL);
-    let schema = Schema::of(fork, Preset::Minimal);
+    let schema = Schema::for_fork(fork, Preset::Minimal);
     let Some(ty) = schema.find(name) else {
         return;
     };
-    let json = naive::choose(schema, ty, choices);
-    let mut body = naive::to_ssz(schema, ty, &json).expect("a value of the type");
-    damaged(choices, &mut body);
+    let json = reference::choose(schema, ty, choices);
+    let mut body = reference::to_ssz(schema, ty, &json).expect("a value of the type");
+    damage(choices, &mut body);
     let is_roomy = choices.below(2) == 0;
     let (process, config) = place(choices, is_roomy, &[("ssz_request", "always")]);
     let mut headers = vec![field("Content-Type", OCTETS), field("Accept", JSON)];
@@ -55,8 +55,8 @@ pub(super) fn a_body(choices: &mut Choices<'_>) {
         end: End::Whole,
     };
     let asked = request(&config, "POST", target, headers, body.clone(), Some(node));
-    let answer = OneByOne.ask(asked).unwrap();
-    let read = naive::to_json(schema, ty, &body);
+    let answer = SequentialHost.request(asked).unwrap();
+    let read = reference::to_json(schema, ty, &body);
     match &answer.forwarded {
         // the node validates the body itself
         Some(sent)

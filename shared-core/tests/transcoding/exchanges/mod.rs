@@ -5,35 +5,35 @@
 //! original, and an unconverted one is the original. A valid value is converted. The cache sends
 //! what was sent before. All memory is released.
 
-mod answers;
-mod asked;
 mod bodies;
+mod cached_repeat;
 mod node;
 mod read;
+mod requests;
+mod responses;
 mod results;
-mod twice;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
 use sszip_core::cache::process::Process;
-use sszip_core::config::{Config, Directives};
+use sszip_core::config::{ConfigBlock, RouteConfig};
 
 use super::fields::Fields;
 use super::host::{Node, Request};
-use super::naive::Choices;
+use super::reference::Choices;
 
 const OCTETS: &str = "application/octet-stream";
 const JSON: &str = "application/json";
 const VERSION: &str = "Eth-Consensus-Version";
 
 /// Runs one chosen kind of exchange.
-pub fn an_exchange(choices: &mut Choices<'_>) {
+pub fn check_exchange(choices: &mut Choices<'_>) {
     match choices.below(5) {
-        0 | 1 => answers::an_answer(choices),
-        2 => bodies::a_body(choices),
-        3 => results::a_result(choices),
-        _ => twice::the_same_twice(choices),
+        0 | 1 => responses::check_response(choices),
+        2 => bodies::check_submission(choices),
+        3 => results::check_result(choices),
+        _ => cached_repeat::check_repeated_request(choices),
     }
 }
 
@@ -50,9 +50,9 @@ fn place(
     choices: &mut Choices<'_>,
     is_roomy: bool,
     more: &[(&str, &str)],
-) -> (Process, Arc<Config>) {
+) -> (Process, Arc<RouteConfig>) {
     let process = Process::default();
-    let mut directives = Directives::default();
+    let mut directives = ConfigBlock::default();
     let min_length = chosen(choices, &["0", "1", "300"]);
     let mut set = |name: &str, value: &str| {
         directives.set(name, &[value.as_bytes()]).unwrap();
@@ -79,7 +79,7 @@ fn place(
 }
 
 fn request(
-    config: &Arc<Config>,
+    config: &Arc<RouteConfig>,
     method: &str,
     target: &str,
     headers: Fields,

@@ -5,8 +5,8 @@ use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
 use super::super::driven::End;
 use super::super::fields::{gzip, Fields};
 use super::super::host::Node;
-use super::super::laws::write;
-use super::super::naive::{self, Choices, Json};
+use super::super::properties::write;
+use super::super::reference::{self, Choices, Json};
 use super::read::gunzip;
 use super::{chosen, field, JSON, OCTETS, VERSION};
 
@@ -21,10 +21,10 @@ pub(super) struct Value {
 
 pub(super) fn value(choices: &mut Choices<'_>, name: &str) -> Option<Value> {
     let fork = chosen(choices, Fork::ALL);
-    let schema = Schema::of(fork, Preset::Minimal);
+    let schema = Schema::for_fork(fork, Preset::Minimal);
     let ty = schema.find(name)?;
-    let json = naive::choose(schema, ty, choices);
-    let ssz = naive::to_ssz(schema, ty, &json).expect("a value of the type");
+    let json = reference::choose(schema, ty, choices);
+    let ssz = reference::to_ssz(schema, ty, &json).expect("a value of the type");
     Some(Value {
         schema,
         ty,
@@ -35,7 +35,7 @@ pub(super) fn value(choices: &mut Choices<'_>, name: &str) -> Option<Value> {
 }
 
 /// Damages the body in some cases, and returns whether it has changed.
-pub(super) fn damaged(choices: &mut Choices<'_>, body: &mut Vec<u8>) -> bool {
+pub(super) fn damage(choices: &mut Choices<'_>, body: &mut Vec<u8>) -> bool {
     let before = body.clone();
     if choices.below(3) > 0 {
         return false;
@@ -123,7 +123,7 @@ fn envelope(choices: &mut Choices<'_>, value: &Value) -> (Vec<u8>, bool) {
 }
 
 /// The node's response to a GET, with its properties.
-pub(super) struct Said {
+pub(super) struct NodeResponse {
     pub(super) node: Node,
     pub(super) is_ssz: bool,
     /// The body without its content coding; `None` if the coding is damaged.
@@ -132,13 +132,18 @@ pub(super) struct Said {
     pub(super) is_right: bool,
 }
 
-pub(super) fn said(choices: &mut Choices<'_>, value: &Value, is_same: bool, more: Fields) -> Said {
+pub(super) fn node_response(
+    choices: &mut Choices<'_>,
+    value: &Value,
+    is_same: bool,
+    more: Fields,
+) -> NodeResponse {
     let is_ssz = choices.below(2) == 1;
     let (mut body, names_fork) = match is_ssz {
         true => (value.ssz.clone(), false),
         false => envelope(choices, value),
     };
-    let mut is_right = !damaged(choices, &mut body);
+    let mut is_right = !damage(choices, &mut body);
     let media_type = if is_ssz { OCTETS } else { JSON };
     let mut headers = vec![
         field("Content-Type", media_type),
@@ -167,7 +172,7 @@ pub(super) fn said(choices: &mut Choices<'_>, value: &Value, is_same: bool, more
         1 => {
             headers.push(field("Content-Encoding", "gzip"));
             let mut coded = gzip(&plain);
-            is_right &= !damaged(choices, &mut coded);
+            is_right &= !damage(choices, &mut coded);
             let plain = gunzip(&coded);
             (coded, plain)
         }
@@ -175,7 +180,7 @@ pub(super) fn said(choices: &mut Choices<'_>, value: &Value, is_same: bool, more
     };
     let (node, is_sent) = node(choices, headers, body);
     is_right &= is_sent && plain.is_some();
-    Said {
+    NodeResponse {
         node,
         is_ssz,
         plain,

@@ -6,7 +6,7 @@ use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
 
 use super::super::fields::joined;
 use super::super::host::Answer;
-use super::super::naive::Json;
+use super::super::reference::Json;
 use super::VERSION;
 
 pub(super) fn gunzip(coded: &[u8]) -> Option<Vec<u8>> {
@@ -57,6 +57,6 @@ pub(super) fn type_in(
             .parse()
             .unwrap(),
     };
-    let schema = Schema::of(fork, Preset::Minimal);
+    let schema = Schema::for_fork(fork, Preset::Minimal);
     (schema, schema.find(name).expect("a type of that fork"))
 }

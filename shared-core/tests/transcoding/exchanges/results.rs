@@ -3,14 +3,14 @@
 use sszip_core::ssz::{Fork, Preset, Schema};
 
 use super::super::fields::joined;
-use super::super::host::{Host, OneByOne};
-use super::super::laws::write;
-use super::super::naive::{self, Choices};
-use super::node::{damaged, node};
+use super::super::host::{Host, SequentialHost};
+use super::super::properties::write;
+use super::super::reference::{self, Choices};
+use super::node::{damage, node};
 use super::read::{decoded, is_of, members};
 use super::{chosen, field, place, request, JSON, OCTETS};
 
-pub(super) fn a_result(choices: &mut Choices<'_>) {
+pub(super) fn check_result(choices: &mut Choices<'_>) {
     let (method, name) = chosen(
         choices,
         &[
@@ -19,9 +19,9 @@ pub(super) fn a_result(choices: &mut Choices<'_>) {
             ("eth_getCode", "ByteString"),
         ],
     );
-    let schema = Schema::of(Fork::Phase0, Preset::Minimal);
+    let schema = Schema::for_fork(Fork::Phase0, Preset::Minimal);
     let ty = schema.find(name).expect("a type of every fork");
-    let json = naive::choose(schema, ty, choices);
+    let json = reference::choose(schema, ty, choices);
     let text = write(&json, choices);
     let mut body = match choices.below(5) {
         0 => format!("{{\"id\":7,\"jsonrpc\":\"2.0\",\"result\":{text}}}\n"),
@@ -31,7 +31,7 @@ pub(super) fn a_result(choices: &mut Choices<'_>) {
         _ => format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{text}}}"),
     }
     .into_bytes();
-    damaged(choices, &mut body);
+    damage(choices, &mut body);
     let is_roomy = choices.below(2) == 0;
     let (process, config) = place(choices, is_roomy, &[]);
     let mut headers = vec![field("Content-Type", JSON), field("Accept", OCTETS)];
@@ -41,7 +41,7 @@ pub(super) fn a_result(choices: &mut Choices<'_>) {
     let call = format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"{method}\",\"params\":[]}}");
     let (node, is_right) = node(choices, vec![field("Content-Type", JSON)], body.clone());
     let asked = request(&config, "POST", "/", headers, call.into_bytes(), Some(node));
-    let answer = OneByOne.ask(asked).unwrap();
+    let answer = SequentialHost.request(asked).unwrap();
     let about = || {
         format!(
             "{method} {:?} {} {:?}",
@@ -63,7 +63,7 @@ pub(super) fn a_result(choices: &mut Choices<'_>) {
             if let Some(result) = members(&body, "result") {
                 assert_eq!(result.len(), 1, "{}", about());
                 assert_eq!(
-                    naive::to_ssz(schema, ty, &result[0]),
+                    reference::to_ssz(schema, ty, &result[0]),
                     Some(ssz),
                     "{}",
                     about()

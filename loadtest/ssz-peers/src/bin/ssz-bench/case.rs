@@ -9,31 +9,31 @@ pub const OURS: &str = "sszip";
 
 /// Number and duration of the measurements.
 #[derive(Clone, Copy)]
-pub struct Plan {
+pub struct MeasurementPlan {
     /// Number of runs of each case.
     pub rounds: usize,
     /// Minimum CPU time of a sample in ns, if more than one run fits.
-    pub sample: f64,
+    pub sample_ns: f64,
     /// Maximum time of all rounds of a case in ns: long ones have fewer rounds, but at least
     /// three.
-    pub most: f64,
+    pub max_ns: f64,
     /// Whether only sszip's own cases run, for a profile.
     pub ours: bool,
 }
 
-impl Plan {
+impl MeasurementPlan {
     /// Plan of a measurement whose figures are published.
     pub const FULL: Self = Self {
         rounds: 15,
-        sample: 20e6,
-        most: 4e9,
+        sample_ns: 20e6,
+        max_ns: 4e9,
         ours: false,
     };
     /// Plan that checks that every case runs.
     pub const QUICK: Self = Self {
         rounds: 1,
-        sample: 0.0,
-        most: 0.0,
+        sample_ns: 0.0,
+        max_ns: 0.0,
         ours: false,
     };
 }
@@ -41,7 +41,7 @@ impl Plan {
 /// An implementation of an operation.
 pub struct Case<'c> {
     /// Name of the implementation.
-    pub who: String,
+    pub implementation: String,
     /// Runs the operation once.
     pub run: Box<dyn FnMut() + 'c>,
 }
@@ -50,7 +50,7 @@ impl<'c> Case<'c> {
     /// Creates a case; the output of `run` is dropped within the measured time.
     pub fn new<T>(who: impl Into<String>, mut run: impl FnMut() -> T + 'c) -> Self {
         Self {
-            who: who.into(),
+            implementation: who.into(),
             run: Box::new(move || {
                 std::hint::black_box(run());
             }),
@@ -70,12 +70,12 @@ pub struct Group {
     /// Bytes of the input.
     pub bytes_in: usize,
     /// Measurements by implementation.
-    pub ways: Vec<Way>,
+    pub ways: Vec<Measurement>,
 }
 
 /// Measurements of one implementation.
 #[derive(Serialize)]
-pub struct Way {
+pub struct Measurement {
     /// Name of the implementation.
     pub who: String,
     /// Time of one run in ns, by round.
@@ -97,22 +97,22 @@ fn time(case: &mut Case, runs: usize) -> f64 {
 }
 
 /// Runs all cases in turn; each round begins with another case.
-pub fn compare(mut cases: Vec<Case>, plan: Plan) -> Vec<Way> {
-    cases.retain(|case| !plan.ours || case.who.starts_with(OURS));
+pub fn compare(mut cases: Vec<Case>, plan: MeasurementPlan) -> Vec<Measurement> {
+    cases.retain(|case| !plan.ours || case.implementation.starts_with(OURS));
     let first: Vec<f64> = cases.iter_mut().map(|case| time(case, 1)).collect();
     let runs: Vec<usize> = first
         .iter()
-        .map(|ns| (plan.sample / ns.max(1.0)).clamp(1.0, 1e5) as usize)
+        .map(|ns| (plan.sample_ns / ns.max(1.0)).clamp(1.0, 1e5) as usize)
         .collect();
-    let longest = first.iter().copied().fold(plan.sample, f64::max);
-    let rounds = match (plan.most / longest.max(1.0)) as usize {
+    let longest = first.iter().copied().fold(plan.sample_ns, f64::max);
+    let rounds = match (plan.max_ns / longest.max(1.0)) as usize {
         _ if plan.rounds < 3 => plan.rounds,
         fit => fit.clamp(3, plan.rounds),
     };
-    let mut ways: Vec<Way> = cases
+    let mut ways: Vec<Measurement> = cases
         .iter()
-        .map(|case| Way {
-            who: case.who.clone(),
+        .map(|case| Measurement {
+            who: case.implementation.clone(),
             ns: Vec::new(),
         })
         .collect();

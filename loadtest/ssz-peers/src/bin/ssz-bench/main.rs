@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use self::case::{Group, Plan};
+use self::case::{Group, MeasurementPlan};
 
 const USAGE: &str = "ssz-bench [--quick] [--ours] [--only block|state|witness]... \
     [--corpus FOLDER] [--work FOLDER] OUT.json";
@@ -45,10 +45,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err(USAGE.into());
     };
     let of_this_length = match options.quick {
-        true => Plan::QUICK,
-        false => Plan::FULL,
+        true => MeasurementPlan::QUICK,
+        false => MeasurementPlan::FULL,
     };
-    let plan = Plan {
+    let plan = MeasurementPlan {
         ours: options.ours,
         ..of_this_length
     };

@@ -10,7 +10,7 @@ use ssz_peers::table_of;
 use sszip_core::ssz::{self, check, hash_tree_root, select, to_json, to_ssz};
 use sszip_core::ssz::{Schema, ToJson, TypeId};
 
-use crate::case::{compare, Case, Group, Plan, OURS};
+use crate::case::{compare, Case, Group, MeasurementPlan, OURS};
 use crate::state;
 
 const IN_PIECES: &str = "sszip, in pieces";
@@ -39,7 +39,7 @@ const USUAL: usize = 150_000;
 
 /// Measures a SignedBeaconBlock, and the same block without its longest transactions if it
 /// exceeds the usual size.
-pub fn blocks(json: &Tree, plan: Plan) -> Result<Vec<Group>, Box<dyn Error>> {
+pub fn blocks(json: &Tree, plan: MeasurementPlan) -> Result<Vec<Group>, Box<dyn Error>> {
     let mut block: libssz::SignedBeaconBlock = serde_json::from_value(json.clone())?;
     let mut groups = measure_block(&block, "as it is", plan)?;
     let payload = &mut block.message.body.execution_payload;
@@ -64,7 +64,7 @@ pub fn blocks(json: &Tree, plan: Plan) -> Result<Vec<Group>, Box<dyn Error>> {
 fn measure_block(
     block: &libssz::SignedBeaconBlock,
     which: &str,
-    plan: Plan,
+    plan: MeasurementPlan,
 ) -> Result<Vec<Group>, Box<dyn Error>> {
     let (schema, ty) = table_of("SignedBeaconBlock");
     let subject = Subject {
@@ -86,7 +86,7 @@ fn measure_block(
 }
 
 /// Measures a BeaconState with this number of validators.
-pub fn state(validators: usize, plan: Plan) -> Result<Vec<Group>, Box<dyn Error>> {
+pub fn state(validators: usize, plan: MeasurementPlan) -> Result<Vec<Group>, Box<dyn Error>> {
     let (schema, ty) = table_of("BeaconState");
     let ssz = state::state(validators)?;
     let subject = Subject {
@@ -105,7 +105,7 @@ pub fn state(validators: usize, plan: Plan) -> Result<Vec<Group>, Box<dyn Error>
 impl Subject {
     fn measure<L: Typed, E: Typed, R: Value>(
         &self,
-        plan: Plan,
+        plan: MeasurementPlan,
     ) -> Result<Vec<Group>, Box<dyn Error>> {
         self.verify::<L, E, R>()?;
         let mut groups = vec![self.group("JSON to SSZ", &self.json, plan, {
@@ -119,7 +119,7 @@ impl Subject {
         groups.push(self.group("SSZ to JSON", &self.ssz, plan, cases));
         let cases = self.check::<L, E, R>();
         groups.push(self.group("check", &self.ssz, plan, cases));
-        let (mut libssz, mut ethereum_ssz, mut ssz_rs) = self.held::<L, E, R>()?;
+        let (mut libssz, mut ethereum_ssz, mut ssz_rs) = self.decoded_values::<L, E, R>()?;
         let cases = vec![
             Case::new("libssz", || libssz.encode()),
             Case::new("ethereum_ssz", || ethereum_ssz.encode()),
@@ -143,7 +143,13 @@ impl Subject {
         Ok(groups)
     }
 
-    fn group(&self, operation: &'static str, input: &[u8], plan: Plan, cases: Vec<Case>) -> Group {
+    fn group(
+        &self,
+        operation: &'static str,
+        input: &[u8],
+        plan: MeasurementPlan,
+        cases: Vec<Case>,
+    ) -> Group {
         eprintln!("{} {}, {operation}", self.value, self.validators);
         Group {
             value: self.value.clone(),
@@ -186,7 +192,7 @@ impl Subject {
     }
 
     /// Writes JSON into one buffer repeatedly, as for a client; returns the number of bytes.
-    fn to_json_in_pieces(&self) -> Result<usize, ssz::Error> {
+    fn to_json_in_pieces(&self) -> Result<usize, ssz::SszError> {
         let mut writer = ToJson::new(self.schema, self.ty, &self.ssz)?;
         let mut room = vec![0; 64 << 10];
         let mut all = 0;
@@ -208,7 +214,7 @@ impl Subject {
         ]
     }
 
-    fn held<L: Value, E: Value, R: Value>(&self) -> Result<(L, E, R), String> {
+    fn decoded_values<L: Value, E: Value, R: Value>(&self) -> Result<(L, E, R), String> {
         Ok((
             L::decode(&self.ssz)?,
             E::decode(&self.ssz)?,
@@ -233,7 +239,7 @@ impl Subject {
         same("our JSON", &ours, &self.json)?;
         assert_eq!(self.to_json_in_pieces()?, ours.len());
         let root = hash_tree_root(self.schema, self.ty, &self.ssz)?;
-        let (mut libssz, mut ethereum_ssz, mut ssz_rs) = self.held::<L, E, R>()?;
+        let (mut libssz, mut ethereum_ssz, mut ssz_rs) = self.decoded_values::<L, E, R>()?;
         same("the SSZ of ssz_rs", &ssz_rs.encode(), &self.ssz)?;
         same("the root of libssz", &libssz.root(), &root)?;
         same("the root of ethereum_ssz", &ethereum_ssz.root(), &root)?;

@@ -10,9 +10,9 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 use ssz_peers::peers::{ethereum_ssz, libssz, Serde, Value};
 use ssz_peers::table_of;
-use sszip_core::ssz::{Form, ToSsz};
+use sszip_core::ssz::{InputForm, ToSsz};
 
-use crate::case::{cpu, Plan};
+use crate::case::{cpu, MeasurementPlan};
 use crate::corpus::WitnessParts;
 
 /// First argument of such a process.
@@ -25,7 +25,7 @@ type Run = fn(File) -> Result<Done, Box<dyn Error>>;
 
 /// Names of the implementations, and their functions.
 const WAYS: [(&str, Run); 5] = [
-    ("sszip", ours),
+    ("sszip", convert_in_pieces),
     ("serde_json, libssz", |file| {
         typed::<libssz::ExecutionWitness>(file, Serde::SerdeJson)
     }),
@@ -45,11 +45,11 @@ const WAYS: [(&str, Run); 5] = [
 pub struct Witness {
     bytes_json: u64,
     bytes_ssz: usize,
-    ways: Vec<Way>,
+    ways: Vec<WitnessMeasurement>,
 }
 
 #[derive(Serialize)]
-struct Way {
+struct WitnessMeasurement {
     who: &'static str,
     samples: Vec<Sample>,
 }
@@ -76,7 +76,7 @@ struct Done {
 pub fn measure(
     parts: &WitnessParts,
     megabytes: usize,
-    plan: Plan,
+    plan: MeasurementPlan,
     work: &Path,
 ) -> Result<Witness, Box<dyn Error>> {
     let path = work.join(format!("ssz-bench-{}-{megabytes}.json", std::process::id()));
@@ -85,9 +85,9 @@ pub fn measure(
     measured
 }
 
-fn rounds(path: &Path, plan: Plan) -> Result<Witness, Box<dyn Error>> {
+fn rounds(path: &Path, plan: MeasurementPlan) -> Result<Witness, Box<dyn Error>> {
     eprintln!("ExecutionWitness, {}", path.display());
-    let mut ways = WAYS.map(|(who, _)| Way {
+    let mut ways = WAYS.map(|(who, _)| WitnessMeasurement {
         who,
         samples: Vec::new(),
     });
@@ -169,9 +169,9 @@ pub fn child(who: Option<String>, path: Option<String>) -> Result<(), Box<dyn Er
 }
 
 /// Converts the witness in pieces, as a proxy does.
-fn ours(mut file: File) -> Result<Done, Box<dyn Error>> {
+fn convert_in_pieces(mut file: File) -> Result<Done, Box<dyn Error>> {
     let (schema, ty) = table_of("ExecutionWitness");
-    let mut reader = ToSsz::new(schema, ty, Form::Bare);
+    let mut reader = ToSsz::new(schema, ty, InputForm::Bare);
     let mut piece = vec![0; PIECE];
     let mut reading_ns = 0.0;
     loop {

@@ -1,10 +1,10 @@
 //! Tests of every pair of ends of a range, and of every block tag, with their classification.
 
-use super::{expand, mark, with_method_row, Known, Valid};
-use crate::cache::chain::Mark;
+use super::{expand, mark, with_method_row, Lifetimes, ResultFacts};
+use crate::cache::chain::DispatchMark;
 use crate::cache::class::Class;
-use crate::cache::freshness::{Came, Judged, Prospect};
-use crate::jsonrpc::methods::{self, BlockAt};
+use crate::cache::freshness::{CallOutcome, Classification, Prospect};
+use crate::jsonrpc::methods::{self, BlockParam};
 
 /// Classifications of ranges on a chain with head 160 and finalized block 96. Rows are `fromBlock`,
 /// columns `toBlock`, in the order of [`ENDS`]:
@@ -63,7 +63,7 @@ const TIP: u64 = 12_000;
 const UNFINALIZED: u64 = 900_000;
 
 /// Returns lifetimes that are longer than the maxima for blocks that change without an event.
-fn valid(valid: &Valid) -> Valid {
+fn valid(valid: &Lifetimes) -> Lifetimes {
     let mut valid = valid.clone();
     valid.set_class(Class::Tip, TIP).unwrap();
     valid.set_class(Class::Unfinalized, UNFINALIZED).unwrap();
@@ -71,18 +71,18 @@ fn valid(valid: &Valid) -> Valid {
     valid
 }
 
-fn judge(method: &str, params: &str, result: &str, valid: &Valid) -> Option<Judged> {
-    let known = Known {
+fn judge(method: &str, params: &str, result: &str, valid: &Lifetimes) -> Option<Classification> {
+    let known = ResultFacts {
         params: Some(params.as_bytes()),
         mark: Some(&mark()),
         valid,
     };
-    Prospect::of(method.as_bytes(), known.params, valid)?.judge(result.as_bytes(), known)
+    Prospect::for_call(method.as_bytes(), known.params, valid)?.classify(result.as_bytes(), known)
 }
 
-fn check(judged: Option<Judged>, letter: &str, number: Option<u64>, what: &str) {
+fn check(judged: Option<Classification>, letter: &str, number: Option<u64>, what: &str) {
     let kept = judged.map(|judged| (judged.class, judged.valid, judged.height));
-    let Mark { seen, .. } = mark();
+    let DispatchMark { seen, .. } = mark();
     let expected = match letter {
         "i" => Some((Class::Immutable, 3_600_000, number)),
         "u" => Some((Class::Unfinalized, UNFINALIZED, number)),
@@ -102,7 +102,7 @@ fn number(end: &str) -> Option<u64> {
 #[test]
 fn range_is_as_final_as_its_least_final_end() {
     let names = methods::all().iter();
-    let ranges = names.filter(|row| matches!(row.at, BlockAt::Range(..)));
+    let ranges = names.filter(|row| matches!(row.at, BlockParam::Range(..)));
     let mut names: Vec<&str> = ranges.map(|row| row.name).collect();
     assert!(names.len() >= 5);
     names.push("acme_getMoves");
@@ -137,12 +137,12 @@ fn block_tag_has_the_lifetime_of_the_same_range_end() {
     let operators = (
         "acme_getBlock",
         methods::Class::ByFinality,
-        BlockAt::Param(0),
+        BlockParam::Param(0),
     );
     for (name, class, at) in names.chain([operators]) {
         let (place, member) = match at {
-            BlockAt::Number(n) | BlockAt::Param(n) => (n, None),
-            BlockAt::ParamMember(n, member, _) => (n, Some(member)),
+            BlockParam::Number(n) | BlockParam::Param(n) => (n, None),
+            BlockParam::ParamMember(n, member, _) => (n, Some(member)),
             _ => continue,
         };
         for row in BLOCKS {
@@ -171,18 +171,18 @@ fn block_tag_has_the_lifetime_of_the_same_range_end() {
 
 #[test]
 fn empty_result_at_safe_or_finalized_is_cached_for_a_second() {
-    let valid = valid(&Valid::default());
+    let valid = valid(&Lifetimes::default());
     for (tag, most) in [("latest", TIP), ("finalized", 1_000), ("safe", 1_000)] {
         let params = format!("[{{}},\"{tag}\"]");
-        let known = Known {
+        let known = ResultFacts {
             params: Some(params.as_bytes()),
             mark: Some(&mark()),
             valid: &valid,
         };
-        let prospect = Prospect::of(b"eth_call", known.params, &valid).unwrap();
+        let prospect = Prospect::for_call(b"eth_call", known.params, &valid).unwrap();
         let reverted = br#"{"code":3,"message":"execution reverted"}"#;
-        for came in [Came::Result(b"null"), Came::Error(reverted)] {
-            assert_eq!(prospect.nothing(came, known).valid, most, "{tag}");
+        for came in [CallOutcome::Result(b"null"), CallOutcome::Error(reverted)] {
+            assert_eq!(prospect.classify_empty(came, known).valid, most, "{tag}");
         }
     }
 }
@@ -202,7 +202,7 @@ fn estimate_for_a_block_that_nodes_read_differently_is_not_stored() {
         ("{\"block\":\"pending\"}", false),
     ] {
         for method in ["eth_estimateGas", "eth_simulateV1"] {
-            let judged = judge(method, &expand(params), "\"0x1\"", &Valid::default());
+            let judged = judge(method, &expand(params), "\"0x1\"", &Lifetimes::default());
             assert_eq!(judged.is_some(), is_kept, "{method} {params}");
         }
     }

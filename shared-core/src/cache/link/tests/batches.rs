@@ -1,7 +1,7 @@
 //! Tests of several lookups at the same time.
 
 use super::*;
-use crate::cache::link::sending::TOGETHER;
+use crate::cache::link::dispatch::TOGETHER;
 
 /// Returns a host whose first connection is open.
 fn connected() -> Host {
@@ -51,7 +51,7 @@ fn lookups_sent_together_time_out_separately() {
     let token = host.lead(3).unwrap();
     host.receive(1, &missing("granted"));
     host.requests();
-    host.shared.finish(token, Outcome::Alone);
+    host.shared.finish(token, FlightOutcome::NotShareable);
     host.run();
     let sent = host.requests();
     assert!(sent[0].1.starts_with("DELETE /v1/leases/0303"), "{sent:?}");

@@ -15,21 +15,23 @@ pub(super) fn send_chain_event(host: &mut Host, head: u64, more: &str) {
 }
 
 /// Returns an entry about the head that was fetched in that epoch.
-pub(super) fn tip(host: &Host, epoch: u64, height: u64) -> Entry {
-    let meta = Meta {
+pub(super) fn tip(host: &Host, epoch: u64, height: u64) -> CacheEntry {
+    let meta = EntryMeta {
         class: Class::Tip,
         follows: Some((SPACE, epoch)),
         height: Some(height),
-        ..Meta::default()
+        ..EntryMeta::default()
     };
     let payload = Payload::Raw(b"1".to_vec().into());
-    let entry = Entry::new(Envelope::none(), payload, meta);
-    entry.stored(host.now, 10_000).among(&host.link().chains)
+    let entry = CacheEntry::new(Envelope::none(), payload, meta);
+    entry
+        .stored(host.now, 10_000)
+        .with_chain_dependency(&host.link().chains)
 }
 
 impl Host {
     /// Sends an entry as the owner's reply.
-    fn send_entry(&mut self, entry: &Entry) {
+    fn send_entry(&mut self, entry: &CacheEntry) {
         let body = bytes_of(entry);
         let head = format!(
             "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nsszip-fresh: 900\r\nage: 0\r\n\r\n",
@@ -98,7 +100,7 @@ fn stored_entry_is_sent_with_its_epoch_and_height() {
     let mut host = Host::up();
     send_chain_event(&mut host, 100, "");
     let entry = tip(&host, 5000, 100);
-    let about = About::of(&entry, SPACE, None, 0).unwrap();
+    let about = StoreAttributes::for_entry(&entry, SPACE, None, 0).unwrap();
     host.link().store(KEY, Arc::new(entry), about, None);
     host.run();
     let text: String = host.sent.iter().map(|(_, text)| &text[..]).collect();

@@ -32,10 +32,10 @@ fn lease_is_granted_to_one_leader_and_returned() {
     assert_eq!(host.woken(), [1]);
     let token = host.lead(1).unwrap();
     // the leader fails: the follower leads under the same lease
-    host.shared.hand_on(token);
+    host.shared.hand_over(token);
     let token = host.lead(2).unwrap();
     host.requests();
-    host.shared.finish(token, Outcome::Alone);
+    host.shared.finish(token, FlightOutcome::NotShareable);
     host.run();
     let expected = format!("DELETE /v1/leases/{}?process=w-1 HTTP/1.1", "07".repeat(32));
     assert_eq!(host.requests(), [(1, expected)]);
@@ -104,7 +104,7 @@ fn lookup_at_a_slow_owner_times_out() {
     // the late reply is still handled: the lease belongs to the flight
     host.receive(1, &missing("granted"));
     host.requests();
-    host.shared.finish(token, Outcome::Alone);
+    host.shared.finish(token, FlightOutcome::NotShareable);
     host.run();
     let sent = host.requests();
     assert!(sent[0].1.starts_with("DELETE"), "{sent:?}");
@@ -212,15 +212,15 @@ fn memory_is_used_while_no_owner_listens() {
     host.refuses = true;
     host.run();
     assert!(!host.link().may_send(7_000));
-    host.link().absent(&host.shared, 7_000);
+    host.link().connection_refused(&host.shared, 7_000);
     assert!(host.link().may_send(7_999) && !host.link().may_send(8_000));
     let generation = host.link().generation();
     host.keep(KEY, entry().stored(0, 1 << 40));
-    host.link().absent(&host.shared, 7_900);
+    host.link().connection_refused(&host.shared, 7_900);
     assert!(host.link().may_send(8_899));
     assert_eq!((usable(&host), host.link().generation()), (1, generation));
     // for a moment no connection was attempted: an owner may have existed, and purged
-    host.link().absent(&host.shared, 8_900);
+    host.link().connection_refused(&host.shared, 8_900);
     assert!(host.link().may_send(9_899));
     assert_eq!(usable(&host), 0);
     // earlier responses are not stored, neither here nor by the owner
@@ -231,7 +231,7 @@ fn memory_is_used_while_no_owner_listens() {
 fn refused_connection_has_no_effect_while_the_owner_is_up() {
     let host = Host::up();
     host.keep(KEY, entry().stored(host.now, 10_000));
-    host.link().absent(&host.shared, 9_000);
+    host.link().connection_refused(&host.shared, 9_000);
     assert!(host.is_hot(KEY) && host.link().generation() == 0);
     assert!(!host.link().may_send(5_000));
 }
@@ -244,18 +244,18 @@ fn memory_is_used_after_the_owner_has_ended() {
     host.keep([1; 32], tip(&host, 5000, 100));
     assert_eq!(usable(&host), 2);
     // as long as it listens it is present
-    host.link().absent(&host.shared, 4_000);
+    host.link().connection_refused(&host.shared, 4_000);
     assert!(!host.link().may_send(5_000));
     host.refuses = true;
     host.lose(0);
-    host.link().absent(&host.shared, 4_500);
+    host.link().connection_refused(&host.shared, 4_500);
     // the state of the chain is not known any more
     assert_eq!(usable(&host), 1);
     assert!(host.link().may_send(5_400));
     let mark = host.link().chains.get(&SPACE).unwrap().mark();
     assert!(!mark.is_known && mark.last_final.is_none());
     // once, and not at each refused connection
-    host.link().absent(&host.shared, 4_700);
+    host.link().connection_refused(&host.shared, 4_700);
     let chain = host.link().chains.get(&SPACE).unwrap();
     assert_eq!(chain.mark().epoch, mark.epoch);
 }
@@ -285,7 +285,7 @@ fn waiting_lookup_is_woken_when_the_owner_is_gone() {
     host.run();
     assert_eq!(host.woken(), [1]);
     let token = host.lead(1).unwrap();
-    host.shared.finish(token, Outcome::Alone);
+    host.shared.finish(token, FlightOutcome::NotShareable);
     // lookups are not sent now
     host.want(2, true);
     assert!(host.lead(2).is_some());
@@ -301,9 +301,9 @@ fn connection_to_an_absent_owner_is_retried_at_intervals() {
     let mut host = Host::new();
     let (mut tries, mut next) = (0, 0);
     while host.now < 61_000 {
-        match host.link().need() {
-            Some(Need::Tick) => next = host.link().tick(&host.shared, host.now),
-            Some(Need::Connect(slot)) => {
+        match host.link().next_action() {
+            Some(ConnectionAction::Tick) => next = host.link().tick(&host.shared, host.now),
+            Some(ConnectionAction::Connect(slot)) => {
                 tries += 1;
                 host.link().connected(&host.shared, slot, false, host.now);
             }
@@ -352,7 +352,10 @@ fn lookups_without_a_lease_are_woken_to_fetch_alone() {
     assert_eq!(host.woken(), [1, 2]);
     for waiter in [1, 2] {
         let turn = host.shared.flights.claim(at(waiter));
-        assert!(matches!(turn, Some(Turn::Landed(Outcome::Alone))));
+        assert!(matches!(
+            turn,
+            Some(Wakeup::Response(FlightOutcome::NotShareable))
+        ));
     }
 }
 
@@ -361,7 +364,7 @@ fn batch_lookup_returns_the_found_entries() {
     let mut host = Host::up();
     assert!(host
         .link()
-        .ask_for_all(vec![[1; 32], [2; 32]], &SPACE, at(5), host.now));
+        .lookup_all(vec![[1; 32], [2; 32]], &SPACE, at(5), host.now));
     host.run();
     let sent = &host.sent[0].1;
     let keys = format!("{}\n{}\n", "01".repeat(32), "02".repeat(32));
@@ -375,7 +378,7 @@ fn batch_lookup_returns_the_found_entries() {
     assert!(host.link().claim_all(at(5)).is_empty());
     // a waiter that has left is not woken
     host.link()
-        .ask_for_all(vec![[3; 32]], &SPACE, at(6), host.now);
+        .lookup_all(vec![[3; 32]], &SPACE, at(6), host.now);
     host.run();
     assert!(host.link().claim_all(at(6)).is_empty());
     host.receive(1, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
@@ -386,7 +389,7 @@ fn batch_lookup_returns_the_found_entries() {
 fn batch_lookup_result_is_dropped_after_a_purge() {
     let mut host = Host::up();
     host.link()
-        .ask_for_all(vec![[2; 32]], &SPACE, at(5), host.now);
+        .lookup_all(vec![[2; 32]], &SPACE, at(5), host.now);
     host.run();
     host.event("purge", "{\"generation\":1}");
     host.receive(1, &found_of_all([2; 32]));
@@ -405,7 +408,7 @@ fn found_entries_are_returned_without_a_hot_tier() {
     let ask = |host: &mut Host| {
         assert!(host
             .link()
-            .ask_for_all(vec![[2; 32]], &SPACE, at(5), host.now));
+            .lookup_all(vec![[2; 32]], &SPACE, at(5), host.now));
         host.run();
         host.receive(1, &found_of_all([2; 32]));
         assert_eq!(host.woken(), [5]);
@@ -423,7 +426,7 @@ fn entries_are_stored_after_waiting_lookups() {
     let mut host = Host::up();
     for n in 0..3 {
         let entry = Arc::new(entry().stored(host.now, 10_000));
-        let about = About::of(&entry, [0; 16], None, 0).unwrap();
+        let about = StoreAttributes::for_entry(&entry, [0; 16], None, 0).unwrap();
         host.link().store([n; 32], entry, about, None);
     }
     host.want(1, true);
@@ -443,15 +446,18 @@ fn entries_are_stored_after_waiting_lookups() {
 fn driver_is_woken_once_for_several_requests() {
     let driver = Arc::new(Queue::default());
     let shared = Shared::default();
-    let link = Link::new("w-1".into(), Bounds::default()).driven(driver.clone(), 5);
+    let link = Link::new("w-1".into(), LinkLimits::default()).with_driver(driver.clone(), 5);
     // the first tick needs no waker
-    assert_eq!((link.need(), driver.next()), (Some(Need::Tick), None));
+    assert_eq!(
+        (link.next_action(), driver.next()),
+        (Some(ConnectionAction::Tick), None)
+    );
     link.tick(&shared, 0);
     for waiter in [1, 2] {
         assert!(link.purge("{}".into(), at(waiter), 0));
     }
     assert_eq!((driver.next(), driver.next()), (Some(5), None));
-    assert_eq!(link.need(), Some(Need::Tick));
+    assert_eq!(link.next_action(), Some(ConnectionAction::Tick));
     link.tick(&shared, 0);
     assert!(link.purge("{}".into(), at(3), 0));
     assert_eq!(driver.next(), Some(5));

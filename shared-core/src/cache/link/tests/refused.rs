@@ -1,18 +1,18 @@
 //! Tests with refused memory for allocations as long as a batch or an entry.
 
 use super::{at, bytes_of, entry, Host};
-use crate::allocator::faulty::{refusing, Refusals};
+use crate::allocator::faulty::{with_refusals, Refusals};
 use crate::allocator::SMALL;
 use crate::cache::entry::wire::{decode, Encoded};
-use crate::cache::entry::{Entry, Envelope, Meta, Payload};
-use crate::cache::process::ownership::Owner;
+use crate::cache::entry::{CacheEntry, EntryMeta, Envelope, Payload};
+use crate::cache::process::owner_client::OwnerClient;
 
 /// Runs `run` with each long allocation refused in turn, until none is refused.
 fn each(mut run: impl FnMut(&mut dyn FnMut(&mut dyn FnMut()) -> Refusals)) {
     for passed in 0.. {
         let mut all = Refusals::default();
         run(&mut |step| {
-            let ((), refusals) = refusing(SMALL + 1, passed, step);
+            let ((), refusals) = with_refusals(SMALL + 1, passed, step);
             all += refusals;
             refusals
         });
@@ -32,7 +32,7 @@ fn batch_lookup_without_memory_is_woken_at_once() {
         let mut host = Host::up();
         let asks = host
             .link()
-            .ask_for_all(keys.clone(), &super::SPACE, at(5), host.now);
+            .lookup_all(keys.clone(), &super::SPACE, at(5), host.now);
         assert!(asks);
         // the connection is open: it sends at once
         host.run();
@@ -41,7 +41,7 @@ fn batch_lookup_without_memory_is_woken_at_once() {
         host.sent.clear();
         assert!(host
             .link()
-            .ask_for_all(keys.clone(), &super::SPACE, at(6), host.now));
+            .lookup_all(keys.clone(), &super::SPACE, at(6), host.now));
         let (shared, link, now) = (&host.shared, host.link(), host.now);
         let refusals = step(&mut || {
             link.tick(shared, now);
@@ -65,14 +65,14 @@ fn entry_without_memory_for_a_copy_is_none() {
         ..entry().envelope().clone()
     };
     let payload = Payload::Raw(vec![b'p'; 2 * SMALL].into());
-    let long = Entry::new(envelope, payload, Meta::default());
+    let long = CacheEntry::new(envelope, payload, EntryMeta::default());
     let bytes = bytes_of(&long);
     each(|step| {
         let mut read = None;
         let refusals = step(&mut || read = decode(&bytes, 0, 0, 0));
         assert_eq!(read.is_none(), refusals.all > 0);
         let mut written = None;
-        let refusals = step(&mut || written = Encoded::of(&long));
+        let refusals = step(&mut || written = Encoded::from_entry(&long));
         assert_eq!(written.is_none(), refusals.all > 0);
         let same = written.is_none_or(|written| bytes.starts_with(&written.head));
         assert!(same);

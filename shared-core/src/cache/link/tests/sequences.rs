@@ -90,11 +90,11 @@ proptest! {
                     let who = waiting.iter().nth(which % waiting.len().max(1)).copied();
                     if let Some(turn) = who.and_then(|who| host.shared.flights.claim(who)) {
                         waiting.remove(&who.unwrap());
-                        if let Turn::Lead(token) = turn {
+                        if let Wakeup::Lead(token) = turn {
                             tokens.push(token);
                         }
                     } else if let Some(token) = tokens.pop() {
-                        host.shared.finish(token, Outcome::Alone);
+                        host.shared.finish(token, FlightOutcome::NotShareable);
                         host.run();
                     }
                 }
@@ -111,14 +111,14 @@ proptest! {
         host.run();
         host.pass(25);
         for token in tokens {
-            host.shared.finish(token, Outcome::Alone);
+            host.shared.finish(token, FlightOutcome::NotShareable);
         }
         for _ in 0..waiting.len() {
             for waiter in waiting.clone() {
                 if let Some(turn) = host.shared.flights.claim(waiter) {
                     waiting.remove(&waiter);
-                    if let Turn::Lead(token) = turn {
-                        host.shared.hand_on(token);
+                    if let Wakeup::Lead(token) = turn {
+                        host.shared.hand_over(token);
                     }
                 }
             }

@@ -1,12 +1,12 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use super::super::disk::{Body, Status, Stored, Waits};
-use super::super::tracker::{Identity, Mark, Record};
+use super::super::disk::{DiskEntry, EntryBytes, StoreStatus, WouldBlock};
+use super::super::tracker::{ChainIdentity, ChainRecord, FinalityMark};
 use super::*;
 use crate::cache::class::Class;
-use crate::cache::entry::about::About;
-use crate::cache::store::Reason;
+use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::store::WriteError;
 
 mod following;
 mod forms;
@@ -17,9 +17,9 @@ const KEY: Key = [7; 32];
 /// A model of the disk with the behaviour that the owner relies on.
 #[derive(Default)]
 struct Model {
-    entries: Mutex<HashMap<Key, Stored>>,
+    entries: Mutex<HashMap<Key, DiskEntry>>,
     filled: Mutex<Vec<Key>>,
-    purges: Mutex<Vec<(u64, Scope)>>,
+    purges: Mutex<Vec<(u64, PurgeScope)>>,
     is_full: Mutex<bool>,
     /// Whether reads need no disk.
     is_ready: Mutex<bool>,
@@ -31,19 +31,19 @@ impl Model {
     }
 }
 
-impl Disk for Arc<Model> {
+impl OwnerStore for Arc<Model> {
     fn generation(&self) -> u64 {
         Model::generation(self)
     }
 
-    fn get(&self, key: &Key, _: Now) -> Option<Stored> {
+    fn get(&self, key: &Key, _: CallTime) -> Option<DiskEntry> {
         let stored = self.entries.lock().unwrap().get(key).cloned()?;
-        (!self.refuses(key, &stored.header.about)).then_some(stored)
+        (!self.is_purged(key, &stored.header.about)).then_some(stored)
     }
 
-    fn get_ready(&self, key: &Key, now: Now) -> Result<Option<Stored>, Waits> {
+    fn get_ready(&self, key: &Key, now: CallTime) -> Result<Option<DiskEntry>, WouldBlock> {
         match self.may_have(key) && !*self.is_ready.lock().unwrap() {
-            true => Err(Waits),
+            true => Err(WouldBlock),
             false => Ok(self.get(key, now)),
         }
     }
@@ -52,52 +52,52 @@ impl Disk for Arc<Model> {
         self.entries.lock().unwrap().contains_key(key)
     }
 
-    fn put(&self, key: &Key, header: &Header, body: &[u8]) -> Result<(), StoreError> {
+    fn put(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError> {
         if *self.is_full.lock().unwrap() {
-            return Err(StoreError::Off(Reason::DiskFull));
+            return Err(StoreError::Off(WriteError::DiskFull));
         }
         if body.len() > 100_000 {
             return Err(StoreError::TooLarge);
         }
-        let stored = Stored {
+        let stored = DiskEntry {
             header: header.clone(),
-            body: Body::Lent(Arc::new(body.to_vec())),
+            body: EntryBytes::Pinned(Arc::new(body.to_vec())),
             is_old: false,
         };
         self.entries.lock().unwrap().insert(*key, stored);
         Ok(())
     }
 
-    fn purge(&self, scope: &Scope) -> Result<u64, StoreError> {
+    fn purge(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
         let generation = Model::generation(self) + 1;
         let mut purges = self.purges.lock().unwrap();
         purges.push((generation, scope.clone()));
         match *self.is_full.lock().unwrap() {
-            true => Err(StoreError::Off(Reason::DiskFull)),
+            true => Err(StoreError::Off(WriteError::DiskFull)),
             false => Ok(generation),
         }
     }
 
-    fn chain(&self, _: &Namespace) -> Result<Record, StoreError> {
-        Ok(Record::default())
+    fn chain(&self, _: &Namespace) -> Result<ChainRecord, StoreError> {
+        Ok(ChainRecord::default())
     }
 
-    fn keep_identity(&self, _: &Namespace, _: &Identity) -> Result<(), StoreError> {
+    fn record_identity(&self, _: &Namespace, _: &ChainIdentity) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn keep_mark(&self, _: &Namespace, _: Option<&Mark>) -> Result<(), StoreError> {
+    fn record_mark(&self, _: &Namespace, _: Option<&FinalityMark>) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn refuses(&self, key: &Key, about: &About) -> bool {
+    fn is_purged(&self, key: &Key, about: &StoreAttributes) -> bool {
         let purges = self.purges.lock().unwrap();
         purges
             .iter()
             .any(|(generation, scope)| about.generation < *generation && scope.covers(key, about))
     }
 
-    fn admits(&self, key: &Key, _: Now) -> bool {
+    fn record_fill(&self, key: &Key, _: CallTime) -> bool {
         let mut filled = self.filled.lock().unwrap();
         let is_second = filled.contains(key);
         filled.push(*key);
@@ -108,7 +108,7 @@ impl Disk for Arc<Model> {
         Ok(())
     }
 
-    fn forget(&self, goes: u64, renews: u64, now: Now) {
+    fn drop_older_than(&self, goes: u64, renews: u64, now: CallTime) {
         let mut entries = self.entries.lock().unwrap();
         entries.retain(|_, stored| now.unix < stored.header.stored_at + goes);
         for stored in entries.values_mut() {
@@ -120,33 +120,33 @@ impl Disk for Arc<Model> {
         None
     }
 
-    fn status(&self) -> Status {
-        Status::default()
+    fn status(&self) -> StoreStatus {
+        StoreStatus::default()
     }
 }
 
-fn at(monotonic: u64) -> Now {
-    Now {
+fn at(monotonic: u64) -> CallTime {
+    CallTime {
         monotonic,
         unix: 1_000_000 + monotonic,
     }
 }
 
-fn name(name: &str) -> Name {
-    Name::new(name).unwrap()
+fn name(name: &str) -> ProcessName {
+    ProcessName::new(name).unwrap()
 }
 
-fn kept_of(class: Class, generation: u64, length: usize) -> Arc<Kept> {
-    let about = About {
+fn kept_of(class: Class, generation: u64, length: usize) -> Arc<MemoryEntry> {
+    let about = StoreAttributes {
         class,
         namespace: [1; 16],
         generation,
-        ..About::default()
+        ..StoreAttributes::default()
     };
-    Arc::new(Kept::new(about, vec![9; length], 60_000, at(0)))
+    Arc::new(MemoryEntry::new(about, vec![9; length], 60_000, at(0)))
 }
 
-fn kept(generation: u64) -> Arc<Kept> {
+fn kept(generation: u64) -> Arc<MemoryEntry> {
     kept_of(Class::Immutable, generation, 100)
 }
 
@@ -156,9 +156,9 @@ fn owner() -> (Owner, Arc<Model>) {
     (owner, model)
 }
 
-fn found(look_up: LookUp) -> Found {
+fn found(look_up: OwnerLookup) -> OwnerEntry {
     match look_up {
-        LookUp::Found(found) => found,
+        OwnerLookup::Found(found) => found,
         other => panic!("{other:?}"),
     }
 }
@@ -172,30 +172,30 @@ fn granted(owner: &Owner, process: &str) -> bool {
 }
 
 /// The queued events of a stream, without `hello` and send leases.
-fn received(owner: &Owner, stream: Stream) -> Vec<Event> {
+fn received(owner: &Owner, stream: EventStreamId) -> Vec<OwnerEvent> {
     let events = std::iter::from_fn(|| match owner.next(stream, at(0)) {
-        Next::Event(event) => Some(event),
+        StreamAction::Event(event) => Some(event),
         _ => None,
     });
     events
-        .filter(|event| !matches!(event, Event::Hello { .. } | Event::Lease { .. }))
+        .filter(|event| !matches!(event, OwnerEvent::Hello { .. } | OwnerEvent::Lease { .. }))
         .collect()
 }
 
 #[test]
 fn store_is_queried_after_memory_and_fills_it() {
     let (owner, _model) = owner();
-    assert!(matches!(owner.look_up(&KEY, at(0)), LookUp::Missing));
+    assert!(matches!(owner.lookup(&KEY, at(0)), OwnerLookup::Missing));
     owner.store(&KEY, &kept(5), at(0)).unwrap();
-    assert!(matches!(owner.look_up(&KEY, at(0)), LookUp::AskStore));
-    let hit = owner.look_up_store(&KEY, at(100)).unwrap();
+    assert!(matches!(owner.lookup(&KEY, at(0)), OwnerLookup::QueryStore));
+    let hit = owner.lookup_store(&KEY, at(100)).unwrap();
     assert!(!hit.is_to_be_stored);
     assert_eq!(
-        (hit.kept.age(at(100)), hit.kept.fresh(at(100))),
+        (hit.kept.age(at(100)), hit.kept.remaining_ttl(at(100))),
         (100, 59_900)
     );
-    assert!(!found(owner.look_up(&KEY, at(200))).is_to_be_stored);
-    assert!(owner.look_up_store(&KEY, at(60_000)).is_none());
+    assert!(!found(owner.lookup(&KEY, at(200))).is_to_be_stored);
+    assert!(owner.lookup_store(&KEY, at(60_000)).is_none());
 }
 
 #[test]
@@ -203,13 +203,16 @@ fn ready_store_entry_is_found_without_waiting() {
     let (owner, model) = owner();
     *model.is_ready.lock().unwrap() = true;
     owner.store(&KEY, &kept(5), at(0)).unwrap();
-    let hit = found(owner.look_up(&KEY, at(100)));
-    assert_eq!(hit.kept.fresh(at(100)), 59_900);
+    let hit = found(owner.lookup(&KEY, at(100)));
+    assert_eq!(hit.kept.remaining_ttl(at(100)), 59_900);
     assert!(Arc::ptr_eq(
-        &found(owner.look_up(&KEY, at(200))).kept,
+        &found(owner.lookup(&KEY, at(200))).kept,
         &hit.kept
     ));
-    assert!(matches!(owner.look_up(&KEY, at(60_000)), LookUp::Missing));
+    assert!(matches!(
+        owner.lookup(&KEY, at(60_000)),
+        OwnerLookup::Missing
+    ));
     let expected = json!({ "store": 1, "memory": 1, "missed": 1 });
     assert_eq!(owner.status()["lookups"], expected);
 }
@@ -223,17 +226,17 @@ fn entry_too_long_for_memory_is_stored_at_once() {
     assert_eq!(owner.put(&KEY, &long, None, at(0)), Ok(false));
     // it is sent from the store each time
     for _ in 0..2 {
-        let found = owner.look_up_store(&KEY, at(0)).unwrap();
+        let found = owner.lookup_store(&KEY, at(0)).unwrap();
         assert_eq!(found.kept.body().len(), 50_000);
-        assert!(owner.memory.peek(&KEY, at(0)).is_none());
+        assert!(owner.memory.get_uncounted(&KEY, at(0)).is_none());
     }
     let put = |class, length| owner.put(&KEY, &kept_of(class, 5, length), None, at(0));
-    assert_eq!(put(Class::Unfinalized, 50_000), Err(Refused::TooLong));
-    assert_eq!(put(Class::Immutable, 200_000), Err(Refused::TooLong));
+    assert_eq!(put(Class::Unfinalized, 50_000), Err(PutRejection::TooLong));
+    assert_eq!(put(Class::Immutable, 200_000), Err(PutRejection::TooLong));
     *model.is_full.lock().unwrap() = true;
     assert_eq!(
         put(Class::Immutable, 50_000),
-        Err(Refused::Off("the disk is full".into()))
+        Err(PutRejection::Off("the disk is full".into()))
     );
     assert_eq!(put(Class::Immutable, 100), Ok(true));
     assert_eq!(put(Class::Tip, 100), Ok(false));
@@ -250,41 +253,47 @@ fn purged_entry_leaves_memory_when_it_is_looked_up_or_swept() {
     };
     fill(5);
     for (generation, scope) in [
-        (6, Scope::Everything),
-        (7, Scope::Namespace([1; 16])),
-        (8, Scope::Key(keys[2])),
+        (6, PurgeScope::Everything),
+        (7, PurgeScope::Namespace([1; 16])),
+        (8, PurgeScope::Key(keys[2])),
     ] {
         assert_eq!(owner.purge(&scope, || at(0)), Ok(generation));
         // a purge does not search the memory
         assert_eq!(owner.status()["memory"]["entries"], 3, "{scope:?}");
-        assert!(!matches!(owner.look_up(&keys[2], at(0)), LookUp::Found(_)));
+        assert!(!matches!(
+            owner.lookup(&keys[2], at(0)),
+            OwnerLookup::Found(_)
+        ));
         assert!(owner.lease(&keys[2], &name("a"), 1, at(0)).is_ok());
         assert_eq!(owner.status()["memory"]["entries"], 2, "{scope:?}");
         // an entry that was filled since stays
         owner.put(&keys[0], &kept(generation), None, at(0)).unwrap();
         let swept = match scope {
-            Scope::Key(_) => 0,
+            PurgeScope::Key(_) => 0,
             _ => 1,
         };
         assert_eq!(owner.sweep(&scope, generation), swept, "{scope:?}");
-        assert!(matches!(owner.look_up(&keys[0], at(0)), LookUp::Found(_)));
+        assert!(matches!(
+            owner.lookup(&keys[0], at(0)),
+            OwnerLookup::Found(_)
+        ));
         fill(generation);
     }
-    owner.purge(&Scope::Key(keys[1]), || at(0)).unwrap();
-    assert_eq!(owner.sweep(&Scope::Key(keys[1]), 9), 1);
-    assert_eq!(owner.sweep(&Scope::Key(keys[1]), 9), 0);
+    owner.purge(&PurgeScope::Key(keys[1]), || at(0)).unwrap();
+    assert_eq!(owner.sweep(&PurgeScope::Key(keys[1]), 9), 1);
+    assert_eq!(owner.sweep(&PurgeScope::Key(keys[1]), 9), 0);
 }
 
 #[test]
 fn purge_is_in_effect_and_published_when_it_cannot_be_written() {
     let (owner, model) = owner();
-    let stream = owner.arrive(&name("a"), at(0)).unwrap();
+    let stream = owner.connect(&name("a"), at(0)).unwrap();
     received(&owner, stream);
     owner.put(&KEY, &kept(5), None, at(0)).unwrap();
     *model.is_full.lock().unwrap() = true;
-    assert!(owner.purge(&Scope::Key(KEY), || at(0)).is_err());
-    assert!(!matches!(owner.look_up(&KEY, at(0)), LookUp::Found(_)));
-    let purge = Event::Purge {
+    assert!(owner.purge(&PurgeScope::Key(KEY), || at(0)).is_err());
+    assert!(!matches!(owner.lookup(&KEY, at(0)), OwnerLookup::Found(_)));
+    let purge = OwnerEvent::Purge {
         generation: 6,
         key: Some(KEY),
     };
@@ -326,11 +335,11 @@ fn fill_is_not_found_after_a_concurrent_purge_of_its_generation() {
         });
         let began = Instant::now();
         while accepted.load(Relaxed) < 300 || refused.load(Relaxed) < 10 {
-            let generation = owner.purge(&Scope::Key(KEY), || at(0)).unwrap();
-            let found = owner.look_up(&KEY, at(0));
+            let generation = owner.purge(&PurgeScope::Key(KEY), || at(0)).unwrap();
+            let found = owner.lookup(&KEY, at(0));
             let is_late = began.elapsed() > Duration::from_secs(600);
             if is_late
-                || matches!(&found, LookUp::Found(hit) if hit.kept.about().generation < generation)
+                || matches!(&found, OwnerLookup::Found(hit) if hit.kept.attributes().generation < generation)
             {
                 is_over.store(true, Relaxed);
                 panic!("{found:?}, {generation}; {accepted:?} accepted, {refused:?} refused");

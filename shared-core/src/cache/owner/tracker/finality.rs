@@ -1,20 +1,20 @@
 //! The newest final block, and the check of the finality mark.
 
-use super::poll::{Halt, Poll};
-use super::terms::{Ask, Block, Mark};
-use super::window::Window;
-use crate::config::follow::Finality;
+use super::poll::{EvaluationStop, Poll};
+use super::types::{Block, FinalityMark, NodeQuery};
+use super::window::BlockWindow;
+use crate::config::head_source::Finality;
 
 /// Number of polls in which the node may lack the block of the mark while its head is above: a
 /// lagging node may have responded.
-const ABSENT: u32 = 3;
+const MAX_ABSENT_POLLS: u32 = 3;
 
 /// Maximum number of empty slots below the number that is searched.
-const EMPTY: u64 = 8;
+const MAX_EMPTY_SLOTS: u64 = 8;
 
 /// The result of a check of the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Checked {
+pub(super) enum FinalityCheck {
     /// There is no mark.
     None,
     /// The mark is of this chain.
@@ -28,48 +28,48 @@ pub(super) enum Checked {
 }
 
 /// Checks whether the node's chain, whose newest blocks are `window`, has the mark.
-pub(super) fn check(
-    mark: Option<Mark>,
-    window: &Window,
+pub(super) fn check_mark(
+    mark: Option<FinalityMark>,
+    window: &BlockWindow,
     poll: &Poll,
     latest: &Block,
     absent: u32,
-) -> Result<(Checked, Option<String>), Halt> {
+) -> Result<(FinalityCheck, Option<String>), EvaluationStop> {
     let Some(mark) = mark else {
-        return Ok((Checked::None, None));
+        return Ok((FinalityCheck::None, None));
     };
     let judge = |hash| match hash == mark.hash {
-        true => Checked::Holds,
-        false => Checked::Broken,
+        true => FinalityCheck::Holds,
+        false => FinalityCheck::Broken,
     };
     if let Some(known) = window.at(mark.number) {
         return Ok((judge(known.hash), None));
     }
     if mark.number > latest.number {
-        return Ok((Checked::Unknown, None));
+        return Ok((FinalityCheck::Unknown, None));
     }
-    Ok(match poll.try_block(Ask::ByNumber(mark.number))? {
+    Ok(match poll.try_block(NodeQuery::ByNumber(mark.number))? {
         Ok(Some(block)) => (judge(block.hash), None),
-        Ok(None) if absent < ABSENT => (Checked::Absent, None),
-        Ok(None) => (Checked::Broken, None),
+        Ok(None) if absent < MAX_ABSENT_POLLS => (FinalityCheck::Absent, None),
+        Ok(None) => (FinalityCheck::Broken, None),
         Err(error) => {
             let number = mark.number;
             let error = format!("block {number}, which was final, can't be checked: {error}");
-            (Checked::Unknown, Some(error))
+            (FinalityCheck::Unknown, Some(error))
         }
     })
 }
 
 /// The newest block that the node's tag, or the depth, makes final.
-pub(super) fn newest(
+pub(super) fn newest_final(
     finality: Finality,
-    window: &Window,
+    window: &BlockWindow,
     poll: &Poll,
     latest: &Block,
-) -> Result<Result<Option<Mark>, String>, Halt> {
+) -> Result<Result<Option<FinalityMark>, String>, EvaluationStop> {
     let depth = match finality {
         Finality::Tag => {
-            let block = poll.try_block(Ask::Finalized)?;
+            let block = poll.try_block(NodeQuery::Finalized)?;
             return Ok(block.map(|block| block.as_ref().map(Block::mark)));
         }
         Finality::Depth(depth) => depth,
@@ -80,8 +80,8 @@ pub(super) fn newest(
     if let Some(known) = window.at(number) {
         return Ok(Ok(Some(known)));
     }
-    for number in (number.saturating_sub(EMPTY)..=number).rev() {
-        match poll.try_block(Ask::ByNumber(number))? {
+    for number in (number.saturating_sub(MAX_EMPTY_SLOTS)..=number).rev() {
+        match poll.try_block(NodeQuery::ByNumber(number))? {
             Ok(None) => {}
             found => return Ok(found.map(|block| block.as_ref().map(Block::mark))),
         }

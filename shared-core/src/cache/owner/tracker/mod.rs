@@ -1,7 +1,7 @@
 //! Tracking of a chain by the responses of its node.
 //!
 //! Sans-I/O: no socket, no clock. The host [begins](Tracker::begin) a poll at intervals, sends
-//! the queries that [`asks`](Tracker::asks) returns to the node, [passes](Tracker::answer) the
+//! the queries that [`next_queries`](Tracker::next_queries) returns to the node, [passes](Tracker::handle_result) the
 //! results back, and repeats this until there are no more queries; then it carries out the
 //! resulting [steps](Tracker::next_step) in their order. A poll changes nothing until all that
 //! it needs is known: it is evaluated again with each result, from the results so far.
@@ -15,47 +15,50 @@
 //!                                            back by parents to the ancestor
 //! ```
 //!
-//! | module       | concern                                              |
-//! |--------------|------------------------------------------------------|
-//! | `terms`      | queries, results and steps                           |
-//! | `window`     | the known blocks                                     |
-//! | `poll`       | the queries and results of a poll                    |
-//! | `place`      | the attachment of the node's head to the window      |
-//! | `finality`   | the final blocks, and the check of the mark          |
-//! | `judge`      | the evaluation of a poll                             |
+//! | module       | concern                                         |
+//! |--------------|-------------------------------------------------|
+//! | `types`      | queries, results and steps                      |
+//! | `window`     | the known blocks                                |
+//! | `poll`       | the queries and results of a poll               |
+//! | `attachment` | the attachment of the node's head to the window |
+//! | `finality`   | the final blocks, and the check of the mark     |
+//! | `evaluate`   | the evaluation of a poll                        |
 //!
 //! The tracker does not detect a chain that moves to another branch and back between two polls.
 //! It trusts its node: a node that responds from several chains at a time looks like one whose
 //! chain is replaced all the time.
 
+mod attachment;
+mod evaluate;
 mod finality;
-mod judge;
-mod place;
 mod poll;
-mod terms;
+mod types;
 mod window;
 
 use std::collections::VecDeque;
 
-use poll::{Halt, Poll};
-pub use terms::{Answer, Ask, Block, Hash, Identity, Mark, Record, State, Step};
-use window::Window;
+use poll::{EvaluationStop, Poll};
+pub use types::{
+    Block, BlockHash, ChainIdentity, ChainRecord, FinalityMark, NodeQuery, NodeResult, State,
+    TrackerStep,
+};
+use window::BlockWindow;
 
-pub use crate::cache::chain::Move;
-use crate::config::follow::Finality;
+pub use crate::cache::chain::ChainChange;
+use crate::config::head_source::Finality;
 
 /// Time without a successful poll after which no block is final any more: the longer one of a
 /// number of intervals and of milliseconds.
-const SILENT_INTERVALS: u64 = 3;
-const SILENT: u64 = 5_000;
+const FAILURE_INTERVALS: u64 = 3;
+const FAILURE_MS: u64 = 5_000;
 
 /// Interval between queries for the chain identity, in milliseconds.
-const IDENTIFY: u64 = 60_000;
+const IDENTITY_INTERVAL_MS: u64 = 60_000;
 
 /// A head that went back, on the same chain as far as is known: the node lags, or its chain was
 /// cut.
 #[derive(Clone, Copy, Debug)]
-struct Behind {
+struct LaggingHead {
     /// Time of the first poll with the lower head, in milliseconds.
     since: u64,
     /// Number of polls in a row with a lower head.
@@ -81,20 +84,20 @@ pub struct Tracker {
     poll: Option<Poll>,
     /// Number of polls in a row with inconsistent results.
     confused: u32,
-    window: Window,
-    behind: Option<Behind>,
+    window: BlockWindow,
+    behind: Option<LaggingHead>,
     is_syncing: bool,
     is_wrong: bool,
     is_silent: bool,
-    identity: Option<Identity>,
-    mark: Option<Mark>,
+    identity: Option<ChainIdentity>,
+    mark: Option<FinalityMark>,
     /// The lowest block that may have been replaced since the mark was made.
     doubt: Option<u64>,
     /// Number of polls in a row in which the node had no block with the mark's number.
     absent: u32,
     /// The newest final block as last published.
     told: Option<u64>,
-    steps: VecDeque<Step>,
+    steps: VecDeque<TrackerStep>,
     state: State,
     reorgs: u64,
     /// How the chain of the node differs from the recorded one.
@@ -109,7 +112,7 @@ pub struct Tracker {
 impl Tracker {
     /// A tracker of a chain with this record, polled every `interval` milliseconds. `now` is in
     /// milliseconds of any clock that is never set back.
-    pub fn new(finality: Finality, interval: u64, record: Record, now: u64) -> Self {
+    pub fn new(finality: Finality, interval: u64, record: ChainRecord, now: u64) -> Self {
         // a mark belongs to a chain
         let mark = record.mark.filter(|_| record.identity.is_some());
         Self {
@@ -128,12 +131,12 @@ impl Tracker {
     /// Begins a poll; one that is in progress is aborted.
     pub fn begin(&mut self, now: u64) {
         self.now = now;
-        let mut asks = vec![Ask::Latest, Ask::Syncing];
+        let mut asks = vec![NodeQuery::Latest, NodeQuery::Syncing];
         if self.finality == Finality::Tag {
-            asks.push(Ask::Finalized);
+            asks.push(NodeQuery::Finalized);
         }
         let is_due = match self.identified {
-            Some(identified) => now.saturating_sub(identified) >= IDENTIFY,
+            Some(identified) => now.saturating_sub(identified) >= IDENTITY_INTERVAL_MS,
             None => true,
         };
         self.poll = Some(Poll::new(asks, is_due));
@@ -141,45 +144,45 @@ impl Tracker {
 
     /// The queries to send to the node now, all at once; an empty list ends the poll. A query that
     /// has no result yet is not returned again.
-    pub fn asks(&mut self) -> Vec<Ask> {
+    pub fn next_queries(&mut self) -> Vec<NodeQuery> {
         let Some(poll) = &mut self.poll else {
             return Vec::new();
         };
-        if let Some(asks) = poll.first_asks() {
+        if let Some(asks) = poll.take_first_queries() {
             return asks;
         }
-        match self.judge() {
+        match self.evaluate() {
             Ok(()) => {
                 self.poll = None;
                 Vec::new()
             }
-            Err(Halt::Asks(mut asks)) => {
+            Err(EvaluationStop::NeedsQuery(mut asks)) => {
                 if let Some(poll) = &mut self.poll {
-                    asks.retain(|ask| poll.note(*ask));
+                    asks.retain(|ask| poll.mark_sent(*ask));
                 }
                 asks
             }
-            Err(Halt::Failed(error)) => {
-                self.fail(&error, self.now);
+            Err(EvaluationStop::Failed(error)) => {
+                self.fail_poll(&error, self.now);
                 Vec::new()
             }
-            Err(Halt::Confused) => {
+            Err(EvaluationStop::Confused) => {
                 self.confused += 1;
-                self.fail("its chain changed while it was asked", self.now);
+                self.fail_poll("its chain changed while it was asked", self.now);
                 Vec::new()
             }
         }
     }
 
     /// Passes the node's result of a query.
-    pub fn answer(&mut self, ask: Ask, answer: Answer) {
+    pub fn handle_result(&mut self, ask: NodeQuery, answer: NodeResult) {
         if let Some(poll) = &mut self.poll {
             poll.answer(ask, answer);
         }
     }
 
     /// Ends the poll without a result.
-    pub fn fail(&mut self, error: &str, now: u64) {
+    pub fn fail_poll(&mut self, error: &str, now: u64) {
         self.poll = None;
         self.error = Some(error.to_owned());
         // the node that comes back may be another one
@@ -189,21 +192,24 @@ impl Tracker {
 
     /// Applies the passing of time.
     pub fn tick(&mut self, now: u64) {
-        let limit = self.interval.saturating_mul(SILENT_INTERVALS).max(SILENT);
+        let limit = self
+            .interval
+            .saturating_mul(FAILURE_INTERVALS)
+            .max(FAILURE_MS);
         if now.saturating_sub(self.heard) > limit && !self.is_silent {
             self.is_silent = true;
-            self.tell_final(None);
-            self.look();
+            self.push_finality(None);
+            self.update_state();
         }
     }
 
     /// Resets the tracker after a purge of the namespace, which may have another chain from now on.
-    pub fn forget(&mut self, now: u64) {
-        self.tell_final(None);
+    pub fn reset(&mut self, now: u64) {
+        self.push_finality(None);
         if self.is_wrong {
-            self.tell(Move::Wrong(false));
+            self.push_change(ChainChange::Wrong(false));
         }
-        let new = Self::new(self.finality, self.interval, Record::default(), now);
+        let new = Self::new(self.finality, self.interval, ChainRecord::default(), now);
         let new = Self {
             steps: std::mem::take(&mut self.steps),
             reorgs: self.reorgs,
@@ -214,27 +220,27 @@ impl Tracker {
             ..new
         };
         *self = new;
-        self.look();
+        self.update_state();
     }
 
     /// Takes the next step to carry out.
-    pub fn next_step(&mut self) -> Option<Step> {
+    pub fn next_step(&mut self) -> Option<TrackerStep> {
         self.steps.pop_front()
     }
 
     /// The chain identity of the node, which is the recorded one; `None` if it was not queried yet,
     /// or a poll has failed since.
-    pub fn identity(&self) -> Option<Identity> {
+    pub fn identity(&self) -> Option<ChainIdentity> {
         self.identity.filter(|_| self.identified.is_some())
     }
 
     /// The known blocks, the newest first.
-    pub fn blocks(&self) -> impl Iterator<Item = Mark> + '_ {
+    pub fn blocks(&self) -> impl Iterator<Item = FinalityMark> + '_ {
         self.window.newest_first()
     }
 
     /// The newest known block.
-    pub fn head(&self) -> Option<Mark> {
+    pub fn head(&self) -> Option<FinalityMark> {
         self.window.top()
     }
 
@@ -262,23 +268,23 @@ impl Tracker {
         }
     }
 
-    fn tell(&mut self, what: Move) {
-        self.steps.push_back(Step::Move(what));
+    fn push_change(&mut self, what: ChainChange) {
+        self.steps.push_back(TrackerStep::ChainChange(what));
     }
 
-    fn tell_final(&mut self, number: Option<u64>) {
+    fn push_finality(&mut self, number: Option<u64>) {
         if self.told != number {
             self.told = number;
-            self.tell(Move::Final(number));
+            self.push_change(ChainChange::Final(number));
         }
     }
 
-    fn say(&mut self, is_error: bool, text: String) {
-        self.steps.push_back(Step::Say { is_error, text });
+    fn push_log(&mut self, is_error: bool, text: String) {
+        self.steps.push_back(TrackerStep::Log { is_error, text });
     }
 
     /// Updates the state, and logs it if it has changed.
-    fn look(&mut self) {
+    fn update_state(&mut self) {
         let state = if self.is_wrong {
             State::WrongChain
         } else if self.is_silent {
@@ -312,7 +318,7 @@ impl Tracker {
                 format!("cannot follow the node: {error}; finality unknown")
             }
         };
-        self.say(state == State::Unreachable, text);
+        self.push_log(state == State::Unreachable, text);
     }
 }
 

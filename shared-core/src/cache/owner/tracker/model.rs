@@ -6,8 +6,11 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::tests::{Node, INTERVAL};
-use super::{Answer, Ask, Block, Hash, Mark, Move, Record, State, Step, Tracker};
-use crate::config::follow::Finality;
+use super::{
+    Block, BlockHash, ChainChange, ChainRecord, FinalityMark, NodeQuery, NodeResult, State,
+    Tracker, TrackerStep,
+};
+use crate::config::head_source::Finality;
 
 /// An event of the chain, or of the connection between node and tracker.
 #[derive(Clone, Debug)]
@@ -76,17 +79,17 @@ impl Peer {
         self.node.extend(self.branch, count);
     }
 
-    fn answer(&mut self, ask: Ask) -> Answer {
-        if ask == Ask::Finalized {
+    fn answer(&mut self, ask: NodeQuery) -> NodeResult {
+        if ask == NodeQuery::Finalized {
             let view = self.node.view();
-            return Answer::Block(view.get(self.finalized.min(view.len() - 1)).copied());
+            return NodeResult::Block(view.get(self.finalized.min(view.len() - 1)).copied());
         }
         self.node.answer(ask)
     }
 }
 
 /// One entry of each block.
-type Entries = BTreeMap<u64, Hash>;
+type Entries = BTreeMap<u64, BlockHash>;
 
 struct World {
     finality: Finality,
@@ -97,9 +100,9 @@ struct World {
     /// Entries that are not final.
     memory: Entries,
     /// Final entries, and the record.
-    disk: (Entries, Record),
+    disk: (Entries, ChainRecord),
     /// The state of the disk after a crash.
-    lasting: (Entries, Record),
+    lasting: (Entries, ChainRecord),
     last: Option<u64>,
     is_wrong: bool,
 }
@@ -110,7 +113,7 @@ impl World {
             finality,
             node: Peer::new(1),
             other: Peer::new(2),
-            tracker: Tracker::new(finality, INTERVAL, Record::default(), 0),
+            tracker: Tracker::new(finality, INTERVAL, ChainRecord::default(), 0),
             now: 0,
             memory: Entries::new(),
             disk: Default::default(),
@@ -166,20 +169,20 @@ impl World {
         let is_calm = during.is_none();
         let mut queries = 0;
         loop {
-            let asks = self.tracker.asks();
+            let asks = self.tracker.next_queries();
             if asks.is_empty() {
                 break;
             }
             queries += asks.len();
             assert!(queries < 200);
             if self.node.is_down {
-                self.tracker.fail("down", self.now);
+                self.tracker.fail_poll("down", self.now);
                 break;
             }
             for ask in asks {
                 let answer = self.node.answer(ask);
-                self.tracker.answer(ask, answer);
-                if ask != Ask::Latest {
+                self.tracker.handle_result(ask, answer);
+                if ask != NodeQuery::Latest {
                     if let Some(event) = during.take() {
                         self.apply(event);
                     }
@@ -196,34 +199,39 @@ impl World {
     fn apply_steps(&mut self) {
         while let Some(step) = self.tracker.next_step() {
             let change = match step {
-                Step::Move(change) => change,
-                Step::KeepIdentity(identity) => {
-                    self.disk.1 = Record {
+                TrackerStep::ChainChange(change) => change,
+                TrackerStep::RecordIdentity(identity) => {
+                    self.disk.1 = ChainRecord {
                         identity: Some(identity),
                         mark: None,
                     };
                     self.lasting = self.disk.clone();
                     continue;
                 }
-                Step::KeepMark(mark) => {
+                TrackerStep::RecordMark(mark) => {
                     self.disk.1.mark = mark;
                     continue;
                 }
-                Step::Say { .. } => continue,
+                TrackerStep::Log { .. } => continue,
             };
-            assert!(!self.is_wrong || change == Move::Wrong(false), "{change:?}");
+            assert!(
+                !self.is_wrong || change == ChainChange::Wrong(false),
+                "{change:?}"
+            );
             match change {
-                Move::Head(number) => assert_eq!(self.tracker.head().unwrap().number, number),
-                Move::Reorg { from } => drop(self.memory.split_off(&from)),
-                Move::Final(number) => self.last = number,
-                Move::Broken { from } => {
+                ChainChange::Head(number) => {
+                    assert_eq!(self.tracker.head().unwrap().number, number);
+                }
+                ChainChange::Reorg { from } => drop(self.memory.split_off(&from)),
+                ChainChange::Final(number) => self.last = number,
+                ChainChange::FinalityReverted { from } => {
                     assert_eq!(self.last, None);
                     drop(self.memory.split_off(&from));
                     drop(self.disk.0.split_off(&from));
                     self.lasting = self.disk.clone();
                 }
-                Move::Known(_) => unreachable!("it is told by whoever records"),
-                Move::Wrong(is_wrong) => self.is_wrong = is_wrong,
+                ChainChange::ChainVerified(_) => unreachable!("it is told by whoever records"),
+                ChainChange::Wrong(is_wrong) => self.is_wrong = is_wrong,
             }
         }
     }
@@ -242,7 +250,7 @@ impl World {
             assert_eq!(self.last, None);
             return;
         }
-        let has = |number: &u64, hash: &Hash| {
+        let has = |number: &u64, hash: &BlockHash| {
             view.get(*number as usize)
                 .is_some_and(|block| block.hash == *hash)
         };
@@ -255,7 +263,7 @@ impl World {
         if !is_behind {
             assert_eq!(known.hash, head.hash);
             for number in 0..=head.number {
-                if let Some(Mark { number, hash }) = self.tracker.window.at(number) {
+                if let Some(FinalityMark { number, hash }) = self.tracker.window.at(number) {
                     assert!(has(&number, &hash));
                 }
             }

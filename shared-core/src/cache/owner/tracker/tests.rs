@@ -2,8 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::{Answer, Ask, Block, Hash, Identity, Mark, Move, Record, State, Step, Tracker};
-use crate::config::follow::Finality;
+use super::{
+    Block, BlockHash, ChainChange, ChainIdentity, ChainRecord, FinalityMark, NodeQuery, NodeResult,
+    State, Tracker, TrackerStep,
+};
+use crate::config::head_source::Finality;
 
 mod chains;
 mod finality;
@@ -13,16 +16,16 @@ mod finality;
 pub(super) struct Node {
     pub(super) chain: Vec<Block>,
     /// All blocks that the node has ever had.
-    known: HashMap<Hash, Block>,
-    finalized: Result<Option<Mark>, String>,
+    known: HashMap<BlockHash, Block>,
+    finalized: Result<Option<FinalityMark>, String>,
     pub(super) syncing: Result<bool, String>,
     pub(super) chain_id: u64,
     /// Number of its last blocks that the node does not show.
     pub(super) lag: usize,
-    queries: Vec<Ask>,
+    queries: Vec<NodeQuery>,
 }
 
-fn hash(branch: u8, number: u64) -> Hash {
+fn hash(branch: u8, number: u64) -> BlockHash {
     let mut hash = [branch; 32];
     hash[..8].copy_from_slice(&number.to_be_bytes());
     hash
@@ -78,7 +81,7 @@ impl Node {
 
     fn finalize(&mut self, number: u64) {
         let block = self.at(number).unwrap();
-        self.finalized = Ok(Some(Mark {
+        self.finalized = Ok(Some(FinalityMark {
             number,
             hash: block.hash,
         }));
@@ -95,26 +98,28 @@ impl Node {
         Some(view[at.ok()?])
     }
 
-    pub(super) fn answer(&mut self, ask: Ask) -> Answer {
+    pub(super) fn answer(&mut self, ask: NodeQuery) -> NodeResult {
         self.queries.push(ask);
         match ask {
-            Ask::Latest => Answer::Block(self.view().last().copied()),
-            Ask::Finalized => match &self.finalized {
-                Ok(mark) => Answer::Block(mark.map(|mark| Block {
+            NodeQuery::Latest => NodeResult::Block(self.view().last().copied()),
+            NodeQuery::Finalized => match &self.finalized {
+                Ok(mark) => NodeResult::Block(mark.map(|mark| Block {
                     number: mark.number,
                     hash: mark.hash,
                     parent: [0; 32],
                 })),
-                Err(error) => Answer::Failed(error.clone()),
+                Err(error) => NodeResult::Failed(error.clone()),
             },
-            Ask::Syncing => match &self.syncing {
-                Ok(syncing) => Answer::Syncing(*syncing),
-                Err(error) => Answer::Failed(error.clone()),
+            NodeQuery::Syncing => match &self.syncing {
+                Ok(syncing) => NodeResult::Syncing(*syncing),
+                Err(error) => NodeResult::Failed(error.clone()),
             },
-            Ask::ByHash(hash) => Answer::Block(self.known.get(&hash).copied()),
-            Ask::ByNumber(number) | Ask::Again(number) => Answer::Block(self.at(number)),
-            Ask::ChainId => Answer::ChainId(Some(self.chain_id)),
-            Ask::Genesis => Answer::Genesis(self.chain[0].hash),
+            NodeQuery::ByHash(hash) => NodeResult::Block(self.known.get(&hash).copied()),
+            NodeQuery::ByNumber(number) | NodeQuery::Recheck(number) => {
+                NodeResult::Block(self.at(number))
+            }
+            NodeQuery::ChainId => NodeResult::ChainId(Some(self.chain_id)),
+            NodeQuery::Genesis => NodeResult::Genesis(self.chain[0].hash),
         }
     }
 }
@@ -125,19 +130,19 @@ struct Script {
     node: Node,
     now: u64,
     log_lines: Vec<String>,
-    record: Record,
+    record: ChainRecord,
     /// Queries to which the node gives another result than its chain has.
-    overrides: Vec<(Ask, Answer)>,
+    overrides: Vec<(NodeQuery, NodeResult)>,
 }
 
 pub(super) const INTERVAL: u64 = 1_000;
 
 impl Script {
     fn new(node: Node, finality: Finality) -> Self {
-        Self::with(node, finality, Record::default())
+        Self::with(node, finality, ChainRecord::default())
     }
 
-    fn with(node: Node, finality: Finality, record: Record) -> Self {
+    fn with(node: Node, finality: Finality, record: ChainRecord) -> Self {
         Self {
             tracker: Tracker::new(finality, INTERVAL, record, 0),
             node,
@@ -171,29 +176,31 @@ impl Script {
         let mut moves = Vec::new();
         while let Some(step) = self.tracker.next_step() {
             match step {
-                Step::Move(change) => {
-                    if let Move::Final(Some(number)) = change {
+                TrackerStep::ChainChange(change) => {
+                    if let ChainChange::Final(Some(number)) = change {
                         // recorded before it is reported
                         assert_eq!(self.record.mark.unwrap().number, number);
                     }
                     moves.push(match change {
-                        Move::Head(number) => format!("head {number}"),
-                        Move::Reorg { from } => format!("reorg {from}"),
-                        Move::Broken { from } => format!("broken {from}"),
-                        Move::Final(Some(number)) => format!("final {number}"),
-                        Move::Final(None) => "final none".into(),
-                        Move::Wrong(is_wrong) => format!("wrong {is_wrong}"),
-                        Move::Known(_) => unreachable!("it is told by whoever records"),
+                        ChainChange::Head(number) => format!("head {number}"),
+                        ChainChange::Reorg { from } => format!("reorg {from}"),
+                        ChainChange::FinalityReverted { from } => format!("broken {from}"),
+                        ChainChange::Final(Some(number)) => format!("final {number}"),
+                        ChainChange::Final(None) => "final none".into(),
+                        ChainChange::Wrong(is_wrong) => format!("wrong {is_wrong}"),
+                        ChainChange::ChainVerified(_) => {
+                            unreachable!("it is told by whoever records")
+                        }
                     });
                 }
-                Step::KeepIdentity(identity) => {
-                    self.record = Record {
+                TrackerStep::RecordIdentity(identity) => {
+                    self.record = ChainRecord {
                         identity: Some(identity),
                         mark: None,
                     };
                 }
-                Step::KeepMark(mark) => self.record.mark = mark,
-                Step::Say { text, .. } => self.log_lines.push(text),
+                TrackerStep::RecordMark(mark) => self.record.mark = mark,
+                TrackerStep::Log { text, .. } => self.log_lines.push(text),
             }
         }
         moves.join(", ")
@@ -208,7 +215,7 @@ impl Script {
         self.now += wait;
         self.tracker.begin(self.now);
         loop {
-            let asks = self.tracker.asks();
+            let asks = self.tracker.next_queries();
             if asks.is_empty() {
                 return self.drain();
             }
@@ -218,7 +225,7 @@ impl Script {
                     Some((_, fixed)) => fixed.clone(),
                     None => self.node.answer(ask),
                 };
-                self.tracker.answer(ask, answer);
+                self.tracker.handle_result(ask, answer);
             }
         }
     }
@@ -226,8 +233,8 @@ impl Script {
     fn fail(&mut self) -> String {
         self.now += INTERVAL;
         self.tracker.begin(self.now);
-        self.tracker.asks();
-        self.tracker.fail("connection refused", self.now);
+        self.tracker.next_queries();
+        self.tracker.fail_poll("connection refused", self.now);
         self.drain()
     }
 }

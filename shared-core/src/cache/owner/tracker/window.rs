@@ -2,58 +2,58 @@
 
 use std::collections::VecDeque;
 
-use super::terms::{Block, Hash, Mark};
+use super::types::{Block, BlockHash, FinalityMark};
 
 /// Maximum number of blocks in the window.
-pub(super) const MOST: usize = 1_024;
+pub(super) const MAX_BLOCKS: usize = 1_024;
 
 /// Blocks of one chain, the newest last. Each descends from the one before it, directly or
 /// through blocks that are not stored (a long time without polls).
 #[derive(Clone, Debug, Default)]
-pub(super) struct Window(VecDeque<Mark>);
+pub(super) struct BlockWindow(VecDeque<FinalityMark>);
 
-impl Window {
-    pub(super) fn top(&self) -> Option<Mark> {
+impl BlockWindow {
+    pub(super) fn top(&self) -> Option<FinalityMark> {
         self.0.back().copied()
     }
 
-    pub(super) fn newest_first(&self) -> impl Iterator<Item = Mark> + '_ {
+    pub(super) fn newest_first(&self) -> impl Iterator<Item = FinalityMark> + '_ {
         self.0.iter().rev().copied()
     }
 
-    pub(super) fn bottom(&self) -> Option<Mark> {
+    pub(super) fn bottom(&self) -> Option<FinalityMark> {
         self.0.front().copied()
     }
 
     /// The block with this number.
-    pub(super) fn at(&self, number: u64) -> Option<Mark> {
+    pub(super) fn at(&self, number: u64) -> Option<FinalityMark> {
         let index = self.0.binary_search_by_key(&number, |mark| mark.number);
         self.0.get(index.ok()?).copied()
     }
 
     /// The newest block up to this number.
-    pub(super) fn up_to(&self, number: u64) -> Option<Mark> {
-        let after = self.count_up_to(number);
+    pub(super) fn up_to(&self, number: u64) -> Option<FinalityMark> {
+        let after = self.partition_index(number);
         self.0.get(after.checked_sub(1)?).copied()
     }
 
     /// Number of blocks up to this number.
-    pub(super) fn count_up_to(&self, number: u64) -> usize {
+    pub(super) fn partition_index(&self, number: u64) -> usize {
         self.0.partition_point(|mark| mark.number <= number)
     }
 
     /// The block at `index`, counted from the oldest.
-    pub(super) fn get(&self, index: usize) -> Option<Mark> {
+    pub(super) fn get(&self, index: usize) -> Option<FinalityMark> {
         self.0.get(index).copied()
     }
 
-    pub(super) fn with_hash(&self, hash: &Hash) -> Option<Mark> {
+    pub(super) fn with_hash(&self, hash: &BlockHash) -> Option<FinalityMark> {
         self.0.iter().rev().find(|mark| mark.hash == *hash).copied()
     }
 
     /// Removes the blocks above this number.
-    pub(super) fn cut(&mut self, number: u64) {
-        self.0.truncate(self.count_up_to(number));
+    pub(super) fn truncate_above(&mut self, number: u64) {
+        self.0.truncate(self.partition_index(number));
     }
 
     /// Appends a block, if it is above the newest one.
@@ -61,7 +61,7 @@ impl Window {
         if self.top().is_some_and(|top| top.number >= block.number) {
             return;
         }
-        if self.0.len() == MOST {
+        if self.0.len() == MAX_BLOCKS {
             self.0.pop_front();
         }
         self.0.push_back(block.mark());

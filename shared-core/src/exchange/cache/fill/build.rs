@@ -2,38 +2,38 @@
 
 use std::sync::Arc;
 
-use super::wanted::{Resource, Wanted, What};
-use super::{Built, Fill};
+use super::target::{FillCall, FillResource, FillTarget};
+use super::{BuiltEntry, Fill};
 use crate::beacon::Route;
 use crate::bytes::{copy_of, push};
-use crate::cache::chain::Heights;
+use crate::cache::chain::HeightKind;
 use crate::cache::class::Class;
-use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
-use crate::cache::freshness::{Came, Judged, Known};
-use crate::cache::http::Stale;
-use crate::cache::process::repeated::Said;
+use crate::cache::entry::{CacheEntry, CompressionGate, EntryMeta, Envelope, IdPosition};
+use crate::cache::freshness::{CallOutcome, Classification, ResultFacts};
+use crate::cache::process::confirmations::ReportedResult;
 use crate::cache::process::upstream_errors::UpstreamError;
 use crate::cache::reason::Reason;
-use crate::cache::resource::{other_form, tag_of};
-use crate::cache::scope::name_of;
+use crate::cache::resource::{other_format_key, strong_etag};
+use crate::cache::response_directives::StaleDirectives;
+use crate::cache::vary_key::short_hash;
 use crate::cache::Key;
-use crate::exchange::cache::forms::say_the_same;
-use crate::exchange::cache::identity::first_part;
-use crate::exchange::head::{is_bytewise, Coding};
+use crate::exchange::cache::chain_identity::first_part;
+use crate::exchange::cache::format_pair::are_equal_in_value;
+use crate::exchange::head::{is_byte_dependent_header, Coding};
 use crate::gzip::inflate::{self, InflateError};
 use crate::gzip::oneshot::off_loop_length;
 use crate::jsonrpc::block::ResultBlock;
+use crate::jsonrpc::depth_check::is_shallow;
 use crate::jsonrpc::ids::{by_id, counted};
-use crate::jsonrpc::outline::outline;
 use crate::jsonrpc::response::{Outcome, Response};
-use crate::jsonrpc::shallow::is_shallow;
+use crate::jsonrpc::response_ends::locate_result;
 use crate::jsonrpc::{response, scan};
 use crate::memory;
-use crate::transcode::{Made, Transcoder, Why, VERSION};
+use crate::transcode::{TranscodeError, Transcoded, Transcoder, VERSION};
 
 /// Minimum length in bytes of responses that are stored as unchecked entries. Reading a shorter
 /// response strictly takes two microseconds at the most.
-const UNREAD: usize = 8 << 10;
+const MIN_UNCHECKED_BYTES: usize = 8 << 10;
 
 /// Bytes of a body that are transcoded between two updates of the reservation.
 const PIECE: usize = 64 << 10;
@@ -52,7 +52,7 @@ impl Fill {
             }
             // the encoder's output is allocated in addition to the body
             match self.may_take(body.capacity(), body.len()) {
-                true => self.build_of(&body, &mut Vec::new()),
+                true => self.build_or_transcode(&body, &mut Vec::new()),
                 false => self.refused = Some(Reason::Memory),
             }
         }
@@ -60,10 +60,10 @@ impl Fill {
     }
 
     /// Creates entries from the node's body.
-    fn build_of(&mut self, body: &[u8], room: &mut Vec<u8>) {
+    fn build_or_transcode(&mut self, body: &[u8], room: &mut Vec<u8>) {
         let transcoder = match &mut self.what {
-            What::Resource(resource) => resource.transcoder.take(),
-            What::Call(_) | What::Batch(_) => None,
+            FillTarget::Resource(resource) => resource.transcoder.take(),
+            FillTarget::Call(_) | FillTarget::Batch(_) => None,
         };
         let Some(transcoder) = transcoder else {
             self.build_from(body, room);
@@ -79,19 +79,27 @@ impl Fill {
     }
 
     /// Transcodes a whole body. Memory is reserved before it is allocated.
-    fn transcode(&mut self, mut transcoder: Transcoder, body: &[u8]) -> Result<Made, Why> {
+    fn transcode(
+        &mut self,
+        mut transcoder: Transcoder,
+        body: &[u8],
+    ) -> Result<Transcoded, TranscodeError> {
         for piece in body.chunks(PIECE) {
             transcoder.feed(piece)?;
             if !self.may_take(body.len(), transcoder.room()) {
-                return Err(Why::Memory);
+                return Err(TranscodeError::Memory);
             }
         }
         transcoder.finish(body, &mut |room| self.may_take(body.len(), room))
     }
 
     /// Creates an entry from a transcoded body.
-    pub(in crate::exchange) fn build_transcoded(&mut self, made: &mut Made, room: &mut Vec<u8>) {
-        let What::Resource(resource) = &mut self.what else {
+    pub(in crate::exchange) fn build_transcoded(
+        &mut self,
+        made: &mut Transcoded,
+        room: &mut Vec<u8>,
+    ) {
+        let FillTarget::Resource(resource) = &mut self.what else {
             return;
         };
         resource.transcoder = None;
@@ -101,7 +109,10 @@ impl Fill {
         self.coding = Coding::Identity;
         self.fields.retain(|(name, _)| {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-            !is_bytewise(name) && !is("etag") && !is("content-type") && !is("content-encoding")
+            !is_byte_dependent_header(name)
+                && !is("etag")
+                && !is("content-type")
+                && !is("content-encoding")
         });
         let mut set = |name: &str, value: &[u8]| self.fields.push((name.into(), value.to_vec()));
         set("Content-Type", made.format.media_type());
@@ -112,11 +123,11 @@ impl Fill {
         let refused = match format {
             _ if made.body.len() > self.settings.max_entry => Some(Reason::Length),
             _ if made.body.in_order().is_none() => Some(Reason::Memory),
-            _ if !resource.is_asked_for(made) => Some(Reason::SszRoot),
+            _ if !resource.has_requested_root(made) => Some(Reason::SszRoot),
             _ => None,
         };
         match made.body.in_order() {
-            Some(body) if refused.is_none() => self.built_from(body, room),
+            Some(body) if refused.is_none() => self.build_entries(body, room),
             _ => {
                 self.built = true;
                 self.refused = refused;
@@ -127,7 +138,7 @@ impl Fill {
     /// Decompresses the compressed body that was copied on its way to the client.
     pub(in crate::exchange) fn gunzip(&mut self, coded: &[u8]) -> Option<Vec<u8>> {
         // a body of several members may be longer, and is not worth a second pass
-        let length = inflate::claimed_length(coded);
+        let length = inflate::trailer_length(coded);
         if length > self.settings.max_entry {
             self.refused = Some(Reason::Length);
             return None;
@@ -141,16 +152,16 @@ impl Fill {
     }
 
     /// Creates entries from `body`, unless that was tried before.
-    pub(in crate::exchange) fn build_from_once(&mut self, body: &[u8]) {
+    pub(in crate::exchange) fn build_once(&mut self, body: &[u8]) {
         if !self.built {
-            self.build_of(body, &mut Vec::new());
+            self.build_or_transcode(body, &mut Vec::new());
         }
     }
 
     /// Whether [`Fill::build`] takes too long for an event loop.
     pub fn is_long(&self) -> bool {
         let length = match self.coding {
-            Coding::Gzip => inflate::claimed_length(&self.collected),
+            Coding::Gzip => inflate::trailer_length(&self.collected),
             _ => self.collected.len(),
         };
         length > off_loop_length(self.settings.gate.level)
@@ -163,42 +174,45 @@ impl Fill {
         &mut self,
         body: &[u8],
         room: &mut Vec<u8>,
-    ) -> Option<(&Entry, Vec<u8>)> {
+    ) -> Option<(&CacheEntry, Vec<u8>)> {
         let is_done = match &self.what {
-            What::Resource(resource) => resource.transcoded.is_some(),
-            What::Call(_) | What::Batch(_) => false,
+            FillTarget::Resource(resource) => resource.transcoded.is_some(),
+            FillTarget::Call(_) | FillTarget::Batch(_) => false,
         };
         if !is_done {
-            self.built_from(body, room);
+            self.build_entries(body, room);
         }
         let id = match &self.what {
-            What::Batch(_) => return None,
-            What::Call(wanted) => wanted.id.clone(),
-            What::Resource(_) => Vec::new(),
+            FillTarget::Batch(_) => return None,
+            FillTarget::Call(wanted) => wanted.id.clone(),
+            FillTarget::Resource(_) => Vec::new(),
         };
         let built = self.entries.first()?;
         Some((&built.entry, id))
     }
 
     /// Creates entries from `body`.
-    fn built_from(&mut self, body: &[u8], room: &mut Vec<u8>) {
+    fn build_entries(&mut self, body: &[u8], room: &mut Vec<u8>) {
         self.built = true;
         if self.coding == Coding::Gzip {
             // the body could not be decoded
             return;
         }
-        if let What::Resource(resource) = &self.what {
+        if let FillTarget::Resource(resource) = &self.what {
             let is_plain = self.coding == Coding::Identity && resource.transcoded.is_none();
-            self.refused = is_plain.then(|| resource.refuses(body)).flatten();
+            self.refused = is_plain.then(|| resource.ssz_rejection(body)).flatten();
             if self.refused.is_some() {
                 return;
             }
         }
         self.entries = match &self.what {
-            What::Batch(wanted) => self.of_batch(wanted, body, room),
-            What::Call(wanted) => self.of_call(wanted, body, room).into_iter().collect(),
-            What::Resource(resource) => {
-                let built = self.of_resource(resource, body, room);
+            FillTarget::Batch(wanted) => self.build_batch_entries(wanted, body, room),
+            FillTarget::Call(wanted) => self
+                .build_single_call(wanted, body, room)
+                .into_iter()
+                .collect(),
+            FillTarget::Resource(resource) => {
+                let built = self.build_resource_entry(resource, body, room);
                 built.into_iter().collect()
             }
         };
@@ -206,17 +220,20 @@ impl Fill {
         if self.refused.is_some() {
             return;
         }
-        self.contradicts = self.contradicted();
-        let has_nothing = self.entries.iter().all(|built| built.entry.is_nothing());
-        self.denied = has_nothing && self.updates.is_some() && self.denies(body, true);
+        self.contradicts = self.differing_format();
+        let has_nothing = self
+            .entries
+            .iter()
+            .all(|built| built.entry.is_empty_result());
+        self.denied = has_nothing && self.updates.is_some() && self.shows_absence(body, true);
         if let (true, Some(compared)) = (has_nothing, &self.compared) {
-            let is_nothing = compared.is_open() && self.denies(body, false);
+            let is_nothing = compared.is_pending() && self.shows_absence(body, false);
             if let (true, Some(compared)) = (is_nothing, &mut self.compared) {
-                compared.find_nothing();
+                compared.set_unanswered();
             }
         }
         if has_nothing {
-            let reason = self.why_nothing(body);
+            let reason = self.missing_entry_reason(body);
             if reason == Reason::OtherApi {
                 self.report_other_api();
             }
@@ -225,14 +242,17 @@ impl Fill {
     }
 
     /// Returns the hot entry of the resource in its other format, if its value is different.
-    fn contradicted(&self) -> Option<(Key, Arc<Entry>)> {
-        let What::Resource(resource) = &self.what else {
+    fn differing_format(&self) -> Option<(Key, Arc<CacheEntry>)> {
+        let FillTarget::Resource(resource) = &self.what else {
             return None;
         };
         let negotiated = resource.ssz.filter(|ssz| ssz.format().is_some())?;
-        let built = self.entries.first().filter(|it| !it.entry.is_nothing())?;
-        let other_key = other_form(&resource.key);
-        let other = self.shared.hot()?.stale(&other_key)?;
+        let built = self
+            .entries
+            .first()
+            .filter(|it| !it.entry.is_empty_result())?;
+        let other_key = other_format_key(&resource.key);
+        let other = self.shared.hot()?.get_any(&other_key)?;
         let (chain, max_ssz) = (&self.settings.chain, self.settings.max_ssz);
         let mut memory = None;
         let may_take = |bytes| match &self.reservation {
@@ -243,78 +263,81 @@ impl Fill {
             None => true,
         };
         let one = &built.entry;
-        let is_one_value = say_the_same(negotiated, chain, max_ssz, one, &other, may_take);
+        let is_one_value = are_equal_in_value(negotiated, chain, max_ssz, one, &other, may_take);
         (!is_one_value).then_some((other_key, other))
     }
 
     /// Whether a complete response shows that no entry of this kind can exist any more;
     /// `or_fails`: an error shows it, too.
-    fn denies(&self, body: &[u8], or_fails: bool) -> bool {
+    fn shows_absence(&self, body: &[u8], or_fails: bool) -> bool {
         match &self.what {
-            What::Call(wanted) => response::parse(body).is_ok_and(|answer| {
+            FillTarget::Call(wanted) => response::parse(body).is_ok_and(|answer| {
                 body[answer.id.clone()] == wanted.id
                     && match answer.outcome {
-                        Outcome::Result(result) => self.judge(wanted, &body[result]).is_none(),
+                        Outcome::Result(result) => self.classify(wanted, &body[result]).is_none(),
                         Outcome::Error(_) => or_fails,
                     }
             }),
-            What::Resource(resource) => {
+            FillTarget::Resource(resource) => {
                 resource.said.lifetime.is_none()
                     && (resource.transcoded.is_some() || scan::check(body).is_ok())
                     && self.judge_resource(resource, body).is_none()
             }
-            What::Batch(_) => false,
+            FillTarget::Batch(_) => false,
         }
     }
 
     /// Returns the reason why a complete response yields no entry.
-    fn why_nothing(&self, body: &[u8]) -> Reason {
+    fn missing_entry_reason(&self, body: &[u8]) -> Reason {
         if let Some(why) = self.why.get() {
             return why;
         }
         match &self.what {
             // a node that sends long unusable results costs no second pass
-            What::Call(_) if body.len() > UNREAD => match self.is_of_other_api() {
-                true => Reason::OtherApi,
-                false => Reason::Result,
-            },
-            What::Call(_) => match response::parse(body) {
+            FillTarget::Call(_) if body.len() > MIN_UNCHECKED_BYTES => {
+                match self.depends_on_other_api() {
+                    true => Reason::OtherApi,
+                    false => Reason::Result,
+                }
+            }
+            FillTarget::Call(_) => match response::parse(body) {
                 Ok(answer) => match answer.outcome {
-                    Outcome::Result(_) if self.is_of_other_api() => Reason::OtherApi,
+                    Outcome::Result(_) if self.depends_on_other_api() => Reason::OtherApi,
                     Outcome::Result(_) => Reason::Result,
                     Outcome::Error(_) => Reason::Error,
                 },
                 Err(_) => Reason::Malformed,
             },
-            What::Resource(_) if self.is_of_other_api() => Reason::OtherApi,
-            What::Batch(_) | What::Resource(_) => Reason::Result,
+            FillTarget::Resource(_) if self.depends_on_other_api() => Reason::OtherApi,
+            FillTarget::Batch(_) | FillTarget::Resource(_) => Reason::Result,
         }
     }
 
     /// Whether the response is not stored because the namespace follows a node of the other API.
-    pub(in crate::exchange) fn is_of_other_api(&self) -> bool {
+    pub(in crate::exchange) fn depends_on_other_api(&self) -> bool {
         match &self.what {
-            What::Call(wanted) => wanted.prospect.is_of_other_api(self.mark()),
+            FillTarget::Call(wanted) => wanted.prospect.depends_on_other_api(self.dispatch_mark()),
             // a lifetime that the node itself sets is valid in any case
-            What::Resource(resource) => {
-                resource.said.lifetime.is_none() && resource.route.is_of_other_api(self.mark())
+            FillTarget::Resource(resource) => {
+                resource.said.lifetime.is_none()
+                    && resource.route.depends_on_other_api(self.dispatch_mark())
             }
-            What::Batch(_) => false,
+            FillTarget::Batch(_) => false,
         }
     }
 
     /// Logs once for a namespace that responses of the other API are not stored.
     fn report_other_api(&self) {
-        let Some(mark) = self.mark() else {
+        let Some(mark) = self.dispatch_mark() else {
             return;
         };
         let scope = self.scope.namespace();
-        if !self.shared.other_api.is_due(&name_of(scope)) {
+        if !self.shared.other_api.is_due(&short_hash(scope)) {
             return;
         }
         let (node, api, setting) = match mark.heights {
-            Heights::Blocks => ("an execution node", "Beacon API", "beacon"),
-            Heights::Slots => ("a beacon node", "JSON-RPC API", "execution"),
+            HeightKind::Blocks => ("an execution node", "Beacon API", "beacon"),
+            HeightKind::Slots => ("a beacon node", "JSON-RPC API", "execution"),
         };
         let name = first_part(scope).escape_ascii();
         self.shared.verified.log(format!(
@@ -324,17 +347,17 @@ impl Fill {
         ));
     }
 
-    pub(in crate::exchange) fn of_batch(
+    pub(in crate::exchange) fn build_batch_entries(
         &self,
-        wanted: &[Wanted],
+        wanted: &[FillCall],
         body: &[u8],
         room: &mut Vec<u8>,
-    ) -> Vec<Built> {
+    ) -> Vec<BuiltEntry> {
         let mut built = Vec::new();
         let answers = match response::parse_batch(body) {
             Ok(answers) => answers,
             Err(error) => {
-                self.why.set(Some(Reason::of_answer(&error)));
+                self.why.set(Some(Reason::from_response_error(&error)));
                 return built;
             }
         };
@@ -359,7 +382,7 @@ impl Fill {
         for answer in &answers {
             let id = &body[answer.id.clone()];
             let wanted = asked.get(id).filter(|_| ids.get(id) == Some(&1));
-            let entry = wanted.and_then(|wanted| self.answer(wanted, body, answer, room));
+            let entry = wanted.and_then(|wanted| self.build_call_entry(wanted, body, answer, room));
             if entry.is_some_and(|entry| push(&mut built, entry).is_none()) {
                 break;
             }
@@ -367,22 +390,27 @@ impl Fill {
         built
     }
 
-    fn of_call(&self, wanted: &Wanted, body: &[u8], room: &mut Vec<u8>) -> Option<Built> {
-        if body.len() >= UNREAD {
-            if let Some(outline) = self.glance(wanted, body) {
-                let built = self.answer(wanted, body, &outline, room)?;
+    fn build_single_call(
+        &self,
+        wanted: &FillCall,
+        body: &[u8],
+        room: &mut Vec<u8>,
+    ) -> Option<BuiltEntry> {
+        if body.len() >= MIN_UNCHECKED_BYTES {
+            if let Some(outline) = self.locate_unchecked(wanted, body) {
+                let built = self.build_call_entry(wanted, body, &outline, room)?;
                 if built.is_read && body.is_ascii() {
                     // the bytes around the result are known exactly, too
                     return Some(built);
                 }
-                let entry = built.entry.unread();
-                return Some(Built { entry, ..built });
+                let entry = built.entry.mark_unchecked();
+                return Some(BuiltEntry { entry, ..built });
             }
         }
         let answer = match response::parse(body) {
             Ok(answer) => answer,
             Err(error) => {
-                self.why.set(Some(Reason::of_answer(&error)));
+                self.why.set(Some(Reason::from_response_error(&error)));
                 return None;
             }
         };
@@ -394,31 +422,31 @@ impl Fill {
             span: 0..body.len(),
             ..answer
         };
-        self.answer(wanted, body, &whole, room)
+        self.build_call_entry(wanted, body, &whole, room)
     }
 
     /// Locates the parts of a long response, unless it has to be read now: it is nested too deep
     /// for a later check, or the last unchecked entry of its key was unreadable.
-    fn glance(&self, wanted: &Wanted, body: &[u8]) -> Option<Response> {
+    fn locate_unchecked(&self, wanted: &FillCall, body: &[u8]) -> Option<Response> {
         let asked_at = self.settings.asked_at;
         let is_known = self.shared.unreadable.contains(&wanted.key, asked_at);
-        outline(body, &wanted.id).filter(|_| !is_known && is_shallow(body))
+        locate_result(body, &wanted.id).filter(|_| !is_known && is_shallow(body))
     }
 
-    pub(in crate::exchange) fn answer(
+    pub(in crate::exchange) fn build_call_entry(
         &self,
-        wanted: &Wanted,
+        wanted: &FillCall,
         body: &[u8],
         answer: &Response,
         room: &mut Vec<u8>,
-    ) -> Option<Built> {
+    ) -> Option<BuiltEntry> {
         let (result, judged) = match answer.outcome.clone() {
             Outcome::Result(result) => {
-                if let What::Call(_) = self.what {
+                if let FillTarget::Call(_) = self.what {
                     self.record_block_size(wanted, &body[result.clone()]);
                 }
-                let judged = self.judge(wanted, &body[result.clone()]);
-                let believed = |judged| self.believed(judged, &wanted.key, &body[result.clone()]);
+                let judged = self.classify(wanted, &body[result.clone()]);
+                let believed = |judged| self.confirm(judged, &wanted.key, &body[result.clone()]);
                 let judged = judged.and_then(believed);
                 self.observe_result(wanted, &body[result.clone()], judged.as_ref());
                 (result, judged)
@@ -438,9 +466,9 @@ impl Fill {
             None => self.judge_nothing(wanted, body, &answer.outcome)?,
         };
         let (id, first, second) = if answer.id.start < result.start {
-            (IdPlace::BeforeResult, &answer.id, &result)
+            (IdPosition::BeforeResult, &answer.id, &result)
         } else {
-            (IdPlace::AfterResult, &result, &answer.id)
+            (IdPosition::AfterResult, &result, &answer.id)
         };
         let envelope = Envelope {
             id,
@@ -448,13 +476,19 @@ impl Fill {
             between: copy_of(&body[first.end..second.start])?.into(),
             after: copy_of(&body[second.end..answer.span.end])?.into(),
         };
-        let meta = Meta {
+        let meta = EntryMeta {
             status: 200,
             fields: self.fields.clone(),
             ..self.meta(Some(judged))
         };
-        let entry = Entry::code_in(envelope, &body[result], self.settings.gate, meta, room)?;
-        Some(Built {
+        let entry = CacheEntry::compress_payload_in(
+            envelope,
+            &body[result],
+            self.settings.gate,
+            meta,
+            room,
+        )?;
+        Some(BuiltEntry {
             key: wanted.key,
             entry,
             valid: judged.valid,
@@ -468,29 +502,42 @@ impl Fill {
     /// Counts a JSON-RPC error of the node.
     fn record_error(&self, error: &[u8]) {
         if self.compared.is_none() {
-            let kind = UpstreamError::of_rpc(error);
+            let kind = UpstreamError::from_rpc_error(error);
             self.shared.upstream_errors.record(kind);
         }
     }
 
-    pub(in crate::exchange) fn judge(&self, wanted: &Wanted, result: &[u8]) -> Option<Judged> {
-        let judged = wanted.prospect.judge(result, self.known(wanted));
+    pub(in crate::exchange) fn classify(
+        &self,
+        wanted: &FillCall,
+        result: &[u8],
+    ) -> Option<Classification> {
+        let judged = wanted.prospect.classify(result, self.call_facts(wanted));
         let judged = match judged {
-            Some(_) if self.lacks_transactions(wanted, result) => {
-                Some(wanted.prospect.implausible(self.known(wanted)))
-            }
+            Some(_) if self.is_missing_transactions(wanted, result) => Some(
+                wanted
+                    .prospect
+                    .classify_implausible(self.call_facts(wanted)),
+            ),
             judged => judged,
         };
         judged.filter(|judged| !judged.of.is_some_and(|block| self.contradicts(&block)))
     }
 
     /// Classifies a response without a storable result; `None` if no request can use it.
-    fn judge_nothing(&self, wanted: &Wanted, body: &[u8], outcome: &Outcome) -> Option<Judged> {
+    fn judge_nothing(
+        &self,
+        wanted: &FillCall,
+        body: &[u8],
+        outcome: &Outcome,
+    ) -> Option<Classification> {
         let came = match outcome {
-            Outcome::Result(result) => Came::Result(&body[result.clone()]),
-            Outcome::Error(error) => Came::Error(&body[error.clone()]),
+            Outcome::Result(result) => CallOutcome::Result(&body[result.clone()]),
+            Outcome::Error(error) => CallOutcome::Error(&body[error.clone()]),
         };
-        let judged = wanted.prospect.nothing(came, self.known(wanted));
+        let judged = wanted
+            .prospect
+            .classify_empty(came, self.call_facts(wanted));
         (judged.valid > 0 || self.has_waiters()).then_some(judged)
     }
 
@@ -502,30 +549,30 @@ impl Fill {
         has_some
     }
 
-    pub(in crate::exchange) fn known<'a>(&'a self, wanted: &'a Wanted) -> Known<'a> {
-        Known {
+    pub(in crate::exchange) fn call_facts<'a>(&'a self, wanted: &'a FillCall) -> ResultFacts<'a> {
+        ResultFacts {
             params: wanted.params.as_deref(),
-            mark: self.mark(),
+            mark: self.dispatch_mark(),
             valid: &self.settings.valid,
         }
     }
 
     /// Classifies a result that may be incomplete; `None` if it must be confirmed first.
-    fn believed(&self, judged: Judged, key: &Key, result: &[u8]) -> Option<Judged> {
+    fn confirm(&self, judged: Classification, key: &Key, result: &[u8]) -> Option<Classification> {
         let Some(valid) = judged.if_repeated else {
             return Some(judged);
         };
         // a new head makes no range incomplete
-        let epoch = self.mark().map_or(0, |mark| mark.branch);
-        let said = Said::new(
+        let epoch = self.dispatch_mark().map_or(0, |mark| mark.branch);
+        let said = ReportedResult::new(
             result,
             self.settings.asked_at,
             self.settings.generation,
             epoch,
         );
-        if self.shared.repeated.confirms(key, said) {
+        if self.shared.repeated.is_confirmed(key, said) {
             let class = Class::Immutable;
-            return Some(Judged {
+            return Some(Classification {
                 class,
                 valid,
                 ..judged
@@ -537,7 +584,10 @@ impl Fill {
     /// Whether a response belongs to a block outside the chain as it is known now: one of several
     /// nodes may follow another branch.
     fn contradicts(&self, block: &ResultBlock) -> bool {
-        let owner = self.shared.owner().filter(|_| self.mark().is_some());
+        let owner = self
+            .shared
+            .owner()
+            .filter(|_| self.dispatch_mark().is_some());
         let chain = owner.and_then(|owner| owner.chains().get(&self.settings.namespace));
         let hash = block.hash.as_ref();
         chain
@@ -546,36 +596,43 @@ impl Fill {
     }
 
     /// Returns the metadata of an entry; `judged` is `None` if the response sets its own lifetime.
-    pub(in crate::exchange) fn meta(&self, judged: Option<Judged>) -> Meta {
-        Meta {
+    pub(in crate::exchange) fn meta(&self, judged: Option<Classification>) -> EntryMeta {
+        EntryMeta {
             class: judged.map_or(Class::Resource, |judged| judged.class),
             block_number: judged.and_then(|judged| judged.block),
             follows: self
-                .mark()
+                .dispatch_mark()
                 .map(|mark| (self.settings.namespace, mark.epoch)),
             height: judged.and_then(|judged| judged.height),
             stale: match self.what {
-                What::Resource(_) => self.stale,
+                FillTarget::Resource(_) => self.stale,
                 // the extensions of RFC 5861 apply to resources only
-                What::Call(_) | What::Batch(_) => Stale {
+                FillTarget::Call(_) | FillTarget::Batch(_) => StaleDirectives {
                     never: self.stale.never,
-                    ..Stale::default()
+                    ..StaleDirectives::default()
                 },
             },
-            ..Meta::default()
+            ..EntryMeta::default()
         }
     }
 
     /// Classifies the body of a resource by its route and content.
-    fn judge_resource(&self, resource: &Resource, body: &[u8]) -> Option<Judged> {
+    fn judge_resource(&self, resource: &FillResource, body: &[u8]) -> Option<Classification> {
         let (route, valid) = (resource.route, &resource.valid);
         match resource.transcoded {
-            Some((flags, is_empty)) => route.judge_value(flags, is_empty, valid, self.mark()),
-            None => route.judge(body, valid, self.mark()),
+            Some((flags, is_empty)) => {
+                route.classify_value(flags, is_empty, valid, self.dispatch_mark())
+            }
+            None => route.classify(body, valid, self.dispatch_mark()),
         }
     }
 
-    fn of_resource(&self, resource: &Resource, body: &[u8], room: &mut Vec<u8>) -> Option<Built> {
+    fn build_resource_entry(
+        &self,
+        resource: &FillResource,
+        body: &[u8],
+        room: &mut Vec<u8>,
+    ) -> Option<BuiltEntry> {
         if resource.undelimited && scan::check(body).is_err() {
             return None;
         }
@@ -583,7 +640,7 @@ impl Fill {
             Some(lifetime) => (None, lifetime),
             None => {
                 let judged = self.judge_resource(resource, body);
-                let judged = judged.or_else(|| self.nothing_of(resource))?;
+                let judged = judged.or_else(|| self.uncacheable_resource(resource))?;
                 (Some(judged), judged.valid)
             }
         };
@@ -596,9 +653,9 @@ impl Fill {
             names.any(|name| name.eq_ignore_ascii_case(validator.as_bytes()))
         };
         if !has("etag") && resource.status == 200 {
-            fields.push((b"ETag".to_vec(), tag_of(body)));
+            fields.push((b"ETag".to_vec(), strong_etag(body)));
         }
-        let meta = Meta {
+        let meta = EntryMeta {
             status: resource.status,
             fields,
             age: resource.said.age,
@@ -607,7 +664,7 @@ impl Fill {
                 && (has("etag") || has("last-modified")),
             ..self.meta(judged)
         };
-        let gate = Gate {
+        let gate = CompressionGate {
             min_length: if resource.compresses {
                 self.settings.gate.min_length
             } else {
@@ -615,8 +672,8 @@ impl Fill {
             },
             ..self.settings.gate
         };
-        let entry = Entry::code_in(Envelope::none(), body, gate, meta, room)?;
-        Some(Built {
+        let entry = CacheEntry::compress_payload_in(Envelope::none(), body, gate, meta, room)?;
+        Some(BuiltEntry {
             key: resource.key,
             entry,
             valid,
@@ -628,14 +685,14 @@ impl Fill {
     }
 
     /// Classifies a complete response that is not stored, for its followers.
-    fn nothing_of(&self, resource: &Resource) -> Option<Judged> {
+    fn uncacheable_resource(&self, resource: &FillResource) -> Option<Classification> {
         let is_known = resource.route != Route::Other;
-        (is_known && self.has_waiters()).then_some(Judged {
+        (is_known && self.has_waiters()).then_some(Classification {
             class: Class::Nothing,
             valid: 0,
             block: None,
-            height: self.mark().map(|mark| mark.seen),
-            ..Judged::new(Class::Nothing, 0, None)
+            height: self.dispatch_mark().map(|mark| mark.seen),
+            ..Classification::new(Class::Nothing, 0, None)
         })
     }
 }

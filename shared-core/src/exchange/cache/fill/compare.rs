@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use super::proof::{difference, room_for, Found};
-use super::wanted::What;
+use super::target::FillTarget;
+use super::verification::{comparison_memory, difference, ComparisonResult};
 use super::Fill;
 use crate::cache::class::Class;
-use crate::cache::process::verified::Verdict;
+use crate::cache::process::verification::Verdict;
 use crate::cache::process::wake::Waiter;
 use crate::memory;
 
 /// Maximum number of bytes of a method or target in the log line.
-const NAMED: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 
 impl Fill {
     /// Compares the built entry with the hit, if that is due and was not done. May take
@@ -23,17 +23,20 @@ impl Fill {
         if compared.found.is_some() {
             return;
         }
-        let came = self.entries.first().filter(|it| !it.entry.is_nothing());
+        let came = self
+            .entries
+            .first()
+            .filter(|it| !it.entry.is_empty_result());
         let needed = came
             .filter(|_| !self.rekeyed)
-            .map(|built| room_for(&compared.sent, &built.entry));
+            .map(|built| comparison_memory(&compared.sent, &built.entry));
         let has_room = needed.is_some_and(|needed| {
             let reserved = self.reservation.as_mut();
-            reserved.is_none_or(|it| it.grow_to(needed, self.limit)) && memory::is_there(needed)
+            reserved.is_none_or(|it| it.grow_to(needed, self.limit)) && memory::can_allocate(needed)
         });
         let found = match (&self.compared, self.entries.first(), has_room) {
             (Some(compared), Some(built), true) => difference(&compared.sent, &built.entry),
-            _ => Found::Nothing,
+            _ => ComparisonResult::Unanswered,
         };
         if let Some(compared) = &mut self.compared {
             compared.found = Some(found);
@@ -41,7 +44,7 @@ impl Fill {
     }
 
     /// Reports the verdict; `now` has the clock of [`Fill::publish`].
-    pub(super) fn judge_hit(mut self, now: u64) {
+    pub(super) fn report_verdict(mut self, now: u64) {
         self.compare();
         let Some(compared) = self.compared.take() else {
             return;
@@ -56,30 +59,34 @@ impl Fill {
         let is_sent = is_sent.is_some_and(|entry| Arc::ptr_eq(&entry, sent));
         let class = sent.meta().class;
         let verdict = match &compared.found {
-            Some(Found::Same) => Verdict::Same,
-            Some(Found::Other(_)) if is_sent && class == Class::Immutable => Verdict::Different,
-            Some(Found::Other(_)) => Verdict::Changed,
-            Some(Found::Nothing) | None => Verdict::Unanswered,
+            Some(ComparisonResult::Same) => Verdict::Same,
+            Some(ComparisonResult::Different(_)) if is_sent && class == Class::Immutable => {
+                Verdict::Different
+            }
+            Some(ComparisonResult::Different(_)) => Verdict::Changed,
+            Some(ComparisonResult::Unanswered) | None => Verdict::Unanswered,
         };
         let line = match compared.found {
-            Some(Found::Other(how)) if verdict == Verdict::Different => Some(self.line(
-                &how,
-                now.saturating_sub(sent.meta().stored_at),
-                compared.purges,
-            )),
+            Some(ComparisonResult::Different(how)) if verdict == Verdict::Different => {
+                Some(self.line(
+                    &how,
+                    now.saturating_sub(sent.meta().stored_at),
+                    compared.purges,
+                ))
+            }
             _ => None,
         };
         if verdict == Verdict::Different && compared.purges {
             if let Some(hot) = hot {
-                hot.remove_this(&key, sent);
+                hot.remove_if_same(&key, sent);
             }
             if let Some(owner) = self.shared.owner() {
                 let query = format!("key={}", self.hex());
                 // the result of the purge is ignored
-                let _ = owner.ask_to_purge(query.as_bytes(), None, Waiter::NOBODY, now);
+                let _ = owner.purge(query.as_bytes(), None, Waiter::NONE, now);
             }
         }
-        self.shared.verified.tell(verdict, line);
+        self.shared.verified.record_verdict(verdict, line);
     }
 
     fn hex(&self) -> String {
@@ -89,11 +96,11 @@ impl Fill {
 
     fn line(&self, how: &str, age: u64, purges: bool) -> String {
         let name = match &self.what {
-            What::Call(wanted) => &wanted.method,
-            What::Resource(resource) => &resource.name,
-            What::Batch(_) => &Vec::new(),
+            FillTarget::Call(wanted) => &wanted.method,
+            FillTarget::Resource(resource) => &resource.name,
+            FillTarget::Batch(_) => &Vec::new(),
         };
-        let name = name[..name.len().min(NAMED)].escape_ascii();
+        let name = name[..name.len().min(MAX_NAME_BYTES)].escape_ascii();
         let purged = if purges { ", purged" } else { "" };
         let (key, seconds) = (self.hex(), age / 1000);
         format!("a hit was wrong: {name}, key {key}, stored {seconds} s ago{purged}: {how}")

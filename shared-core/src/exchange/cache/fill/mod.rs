@@ -1,52 +1,52 @@
 //! The fetch of a response that is to be stored.
 
-mod accept;
+mod block_size_check;
 mod build;
+mod chain_identity_check;
 mod compare;
-mod identity;
-pub(in crate::exchange) mod proof;
 mod publish;
-mod sizes;
-pub(in crate::exchange) mod wanted;
+mod storability;
+pub(in crate::exchange) mod target;
+pub(in crate::exchange) mod verification;
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use crate::cache::chain::Mark;
-use crate::cache::entry::{Entry, Gate};
-use crate::cache::freshness::{IfFinal, Valid};
-use crate::cache::http::Stale;
-use crate::cache::process::flights::{Outcome, Token};
-use crate::cache::process::unkept::Unkept;
+use crate::cache::chain::DispatchMark;
+use crate::cache::entry::{CacheEntry, CompressionGate};
+use crate::cache::freshness::{FinalUpgrade, Lifetimes};
+use crate::cache::process::flights::{FlightOutcome, Leadership};
+use crate::cache::process::negative_cache::Uncacheable;
 use crate::cache::process::Shared;
 use crate::cache::reason::Reason;
-use crate::cache::scope::Scope;
+use crate::cache::response_directives::StaleDirectives;
+use crate::cache::vary_key::VaryKey;
 use crate::cache::{Key, Namespace};
 use crate::exchange::head::Coding;
 use crate::memory;
 use crate::memory::{Budget, Reservation};
-use crate::transcode::chain::Chain;
+use crate::transcode::chain_spec::Chain;
 use crate::transcode::root::Root;
-use proof::Compared;
-use wanted::What;
+use target::FillTarget;
+use verification::HitVerification;
 
 /// The fetch of a response that is stored when it is complete. A fill that is dropped before
 /// hands its leadership over to a follower.
 #[derive(Debug)]
 pub struct Fill {
-    what: What,
-    scope: Scope,
-    token: Option<Token>,
+    what: FillTarget,
+    scope: VaryKey,
+    token: Option<Leadership>,
     /// Leaderships of the calls of a batch.
-    tokens: Vec<Token>,
+    tokens: Vec<Leadership>,
     shared: Arc<Shared>,
-    settings: Settings,
+    settings: FillSettings,
     /// The response is stored under another key than its followers wait for.
     pub(in crate::exchange) rekeyed: bool,
     /// Stale entry that is sent until a newer one is stored.
-    pub(in crate::exchange) updates: Option<(Key, Arc<Entry>)>,
+    pub(in crate::exchange) updates: Option<(Key, Arc<CacheEntry>)>,
     /// Hit that the response is compared with; the response is not stored.
-    pub(in crate::exchange) compared: Option<Compared>,
+    pub(in crate::exchange) compared: Option<HitVerification>,
     /// The node has responded that the resource or result does not exist any more.
     denied: bool,
     /// Headers of the response that hits carry.
@@ -54,13 +54,13 @@ pub struct Fill {
     /// Copy of a body that is sent to the client meanwhile.
     collected: Vec<u8>,
     /// The node's permission to serve the entry stale.
-    stale: Stale,
+    stale: StaleDirectives,
     /// Content coding of the body that the entries are built from.
     coding: Coding,
     reservation: Option<Reservation>,
     /// Limit of all reservations, in bytes.
     limit: usize,
-    entries: Vec<Built>,
+    entries: Vec<BuiltEntry>,
     /// The creation of entries was tried.
     built: bool,
     /// No entry was created because no follower waited for an uncacheable response.
@@ -70,28 +70,28 @@ pub struct Fill {
     /// Reason why there are no entries.
     refused: Option<Reason>,
     /// The resource in its other format, whose value is different.
-    contradicts: Option<(Key, Arc<Entry>)>,
+    contradicts: Option<(Key, Arc<CacheEntry>)>,
     /// Description of the difference between the response's chain and the namespace's.
     wrong_chain: RefCell<Option<String>>,
 }
 
 /// An entry, its key, and the milliseconds for which it is fresh.
 #[derive(Debug)]
-pub(in crate::exchange) struct Built {
+pub(in crate::exchange) struct BuiltEntry {
     key: Key,
-    entry: Entry,
+    entry: CacheEntry,
     valid: u64,
     method: Option<Vec<u8>>,
     /// Number of the block to which the result belongs.
     shows: Option<u64>,
-    if_final: Option<IfFinal>,
+    if_final: Option<FinalUpgrade>,
     /// The result of a call was read strictly when it was classified.
     is_read: bool,
 }
 
 /// The settings of a route and the state of its chain when the request was sent.
 #[derive(Clone, Debug)]
-pub(in crate::exchange) struct Settings {
+pub(in crate::exchange) struct FillSettings {
     /// Time at which the request was sent to the node, in milliseconds: a response is as old as
     /// its request, however slowly the client reads it.
     pub(in crate::exchange) asked_at: u64,
@@ -101,14 +101,14 @@ pub(in crate::exchange) struct Settings {
     pub(in crate::exchange) changes: u64,
     pub(in crate::exchange) namespace: Namespace,
     /// State of the chain at that time, if the chain is followed.
-    pub(in crate::exchange) mark: Option<Mark>,
-    pub(in crate::exchange) valid: Arc<Valid>,
+    pub(in crate::exchange) mark: Option<DispatchMark>,
+    pub(in crate::exchange) valid: Arc<Lifetimes>,
     pub(in crate::exchange) chain: Chain,
     /// Maximum length of SSZ that is generated, in bytes.
     pub(in crate::exchange) max_ssz: u64,
     /// The node receives no `Accept-Encoding`, whatever the client accepts.
     pub(in crate::exchange) asks_identity: bool,
-    pub(in crate::exchange) gate: Gate,
+    pub(in crate::exchange) gate: CompressionGate,
     /// Maximum length of a response that is stored, in bytes.
     pub(in crate::exchange) max_entry: usize,
     /// Stale entries may be served.
@@ -121,11 +121,11 @@ pub(in crate::exchange) struct Settings {
 
 impl Fill {
     pub(in crate::exchange) fn new(
-        what: What,
-        scope: Scope,
-        token: Option<Token>,
+        what: FillTarget,
+        scope: VaryKey,
+        token: Option<Leadership>,
         shared: Arc<Shared>,
-        settings: Settings,
+        settings: FillSettings,
     ) -> Self {
         Self {
             what,
@@ -140,7 +140,7 @@ impl Fill {
             denied: false,
             fields: Vec::new(),
             collected: Vec::new(),
-            stale: Stale::default(),
+            stale: StaleDirectives::default(),
             coding: Coding::Identity,
             reservation: None,
             limit: 0,
@@ -156,11 +156,11 @@ impl Fill {
 
     /// Leads the flights of all calls of the batch that no other request fetches.
     pub(in crate::exchange) fn lead_all(&mut self) {
-        let What::Batch(wanted) = &self.what else {
+        let FillTarget::Batch(wanted) = &self.what else {
             return;
         };
         let (shared, now) = (&self.shared, self.settings.asked_at);
-        let may_share = |key: &Key| shared.unkept.get(key, now) != Some(Unkept::One);
+        let may_share = |key: &Key| shared.unkept.get(key, now) != Some(Uncacheable::RequesterOnly);
         for wanted in wanted.iter().filter(|wanted| may_share(&wanted.key)) {
             if self.tokens.try_reserve(1).is_err() {
                 return;
@@ -172,7 +172,7 @@ impl Fill {
     /// Moves to the flights of the new keys. The flights of the old keys end: followers look up
     /// again, and the followers that request this variant join the new flight.
     fn move_flights(&mut self, has_keys: bool) {
-        let old: Vec<Token> = self
+        let old: Vec<Leadership> = self
             .token
             .take()
             .into_iter()
@@ -181,23 +181,23 @@ impl Fill {
         let flights = &self.shared.flights;
         if has_keys && !old.is_empty() {
             match &self.what {
-                What::Batch(wanted) => {
+                FillTarget::Batch(wanted) => {
                     let led = wanted.iter().filter_map(|wanted| flights.lead(wanted.key));
                     self.tokens.extend(led);
                 }
-                What::Call(_) | What::Resource(_) => {
+                FillTarget::Call(_) | FillTarget::Resource(_) => {
                     self.token = self.what.key().and_then(|key| flights.lead(key));
                 }
             }
         }
         self.rekeyed = self.token.is_none() && self.tokens.is_empty();
         for token in old {
-            self.shared.finish(token, Outcome::Alone);
+            self.shared.finish(token, FlightOutcome::NotShareable);
         }
     }
 
     /// Whether the body would be too long to be stored with `more` bytes added.
-    pub(in crate::exchange) fn is_beyond(&self, more: usize) -> bool {
+    pub(in crate::exchange) fn would_exceed_max_entry(&self, more: usize) -> bool {
         self.collected.len().saturating_add(more) > self.settings.max_entry
     }
 
@@ -209,7 +209,7 @@ impl Fill {
         budget: &Budget,
         limit: usize,
     ) -> bool {
-        if memory::is_short() || self.is_beyond(piece.len()) {
+        if memory::is_short() || self.would_exceed_max_entry(piece.len()) {
             return false;
         }
         self.limit = limit;
@@ -242,19 +242,19 @@ impl Fill {
             Some(reservation) => reservation.grow_to(needed, self.limit),
             None => bytes <= self.settings.max_entry,
         };
-        has_room && memory::is_there(bytes)
+        has_room && memory::can_allocate(bytes)
     }
 
     /// Reason why there is nothing to store, after entries were built.
-    pub(in crate::exchange) fn refused(&self) -> Option<Reason> {
+    pub(in crate::exchange) fn rejection_reason(&self) -> Option<Reason> {
         self.refused
     }
 
     /// Root that the client requested.
     pub(in crate::exchange) fn root(&self) -> Option<Root> {
         match &self.what {
-            What::Resource(resource) => resource.root,
-            What::Call(_) | What::Batch(_) => None,
+            FillTarget::Resource(resource) => resource.root,
+            FillTarget::Call(_) | FillTarget::Batch(_) => None,
         }
     }
 
@@ -264,7 +264,7 @@ impl Fill {
     }
 
     /// Entity tag that was computed for the entry.
-    pub(in crate::exchange) fn tag(&self) -> Option<Vec<u8>> {
+    pub(in crate::exchange) fn entity_tag(&self) -> Option<Vec<u8>> {
         let fields = &self.entries.first()?.entry.meta().fields;
         let mut tags = fields
             .iter()
@@ -283,9 +283,9 @@ impl Fill {
     }
 
     /// Stores `entry` instead of the response. `valid` is its lifetime in milliseconds.
-    pub(in crate::exchange) fn keep(&mut self, entry: Entry, valid: u64) {
+    pub(in crate::exchange) fn set_lifetime(&mut self, entry: CacheEntry, valid: u64) {
         let key = self.what.key().unwrap_or_default();
-        self.entries = vec![Built {
+        self.entries = vec![BuiltEntry {
             key,
             entry,
             valid,
@@ -297,7 +297,7 @@ impl Fill {
         self.built = true;
     }
 
-    pub(in crate::exchange) fn mark(&self) -> Option<&Mark> {
+    pub(in crate::exchange) fn dispatch_mark(&self) -> Option<&DispatchMark> {
         self.settings.mark.as_ref()
     }
 }

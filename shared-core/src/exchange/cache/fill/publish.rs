@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{Built, Fill, Settings};
-use crate::cache::chain::Sighting;
-use crate::cache::entry::about::About;
-use crate::cache::entry::Entry;
-use crate::cache::process::flights::{Outcome, Token};
-use crate::cache::process::ownership::Landing;
-use crate::cache::process::unkept::Unkept;
-use crate::cache::process::verified::Verdict;
+use super::{BuiltEntry, Fill, FillSettings};
+use crate::cache::chain::ShownBlock;
+use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::CacheEntry;
+use crate::cache::process::flights::{FlightOutcome, Leadership};
+use crate::cache::process::negative_cache::Uncacheable;
+use crate::cache::process::owner_client::PendingPublish;
+use crate::cache::process::verification::Verdict;
 use crate::cache::Key;
 use crate::memory;
 
@@ -18,10 +18,10 @@ impl Fill {
     /// clock.
     pub fn publish(mut self, now: u64) {
         if self.compared.is_some() {
-            return self.judge_hit(now);
+            return self.report_verdict(now);
         }
         if self.is_suspended(now) {
-            return self.refuse();
+            return self.reject();
         }
         let mut landed = None;
         // while memory is short nothing is stored, here or with the owner
@@ -29,43 +29,43 @@ impl Fill {
         let is_short = memory::is_short();
         let stores = !entries.is_empty() && !is_short;
         if !is_short && self.built && !stores {
-            self.remember_unkept(match self.had_no_waiters.get() {
-                true => Unkept::Waiters,
-                false => Unkept::One,
+            self.remember_uncacheable(match self.had_no_waiters.get() {
+                true => Uncacheable::Shareable,
+                false => Uncacheable::RequesterOnly,
             });
         }
         for built in entries.into_iter().filter(|_| stores) {
             let key = built.key;
             let (entry, is_current) = self.publish_one(built, now);
             if now >= entry.meta().expires_at {
-                self.remember_unkept(Unkept::Waiters);
+                self.remember_uncacheable(Uncacheable::Shareable);
             }
             if self.rekeyed || !is_current {
                 continue;
             }
-            if let Some(n) = self.tokens.iter().position(|token| token.is_of(&key)) {
+            if let Some(n) = self.tokens.iter().position(|token| token.is_for(&key)) {
                 let token = self.tokens.swap_remove(n);
-                self.land(token, Arc::clone(&entry));
+                self.publish_to_followers(token, Arc::clone(&entry));
             }
-            if self.is_of_flight(&key) {
+            if self.is_flight_key(&key) {
                 landed = Some(entry);
             }
         }
         if let (true, Some((key, entry)), Some(hot)) =
             (self.denied, &self.updates, self.shared.hot())
         {
-            hot.remove_this(key, entry);
+            hot.remove_if_same(key, entry);
         }
         if let Some(entry) = landed {
             if let Some(token) = self.token.take() {
-                self.land(token, entry);
+                self.publish_to_followers(token, entry);
             }
         }
-        self.land_alone();
+        self.finish_without_response();
     }
 
-    fn land(&self, token: Token, entry: Arc<Entry>) {
-        self.shared.land(Landing {
+    fn publish_to_followers(&self, token: Leadership, entry: Arc<CacheEntry>) {
+        self.shared.publish_to_followers(PendingPublish {
             token,
             entry,
             generation: self.settings.generation,
@@ -74,8 +74,8 @@ impl Fill {
 
     /// Stores an entry. Returns it, and whether it is newer than the last purge. Followers check
     /// for themselves whether it is a response to their request.
-    fn publish_one(&self, built: Built, now: u64) -> (Arc<Entry>, bool) {
-        let Settings {
+    fn publish_one(&self, built: BuiltEntry, now: u64) -> (Arc<CacheEntry>, bool) {
+        let FillSettings {
             asked_at,
             generation,
             changes,
@@ -83,44 +83,44 @@ impl Fill {
             keeps_stale,
             ..
         } = self.settings;
-        let tip_ends = self.mark().map_or(0, |mark| mark.tip_ends);
+        let tip_ends = self.dispatch_mark().map_or(0, |mark| mark.tip_ends);
         let entry = built.entry.stored(asked_at, built.valid);
-        let mut entry = entry.after(changes).after_tip_ends(tip_ends);
+        let mut entry = entry.with_invalidation(changes).after_tip_ends(tip_ends);
         if let Some(owner) = self.shared.owner() {
-            entry = entry.among(owner.chains());
+            entry = entry.with_chain_dependency(owner.chains());
         }
         if let Some(stamp) = entry.stamp() {
             // entries of an older head expire with it
-            stamp.tell();
+            stamp.observe_dependency();
         }
         if let Some(height) = built.shows {
-            self.shows(height);
+            self.report_shown_block(height);
         }
         let entry = Arc::new(entry);
         if keeps_stale {
-            entry.keep_stale();
+            entry.allow_stale();
         }
-        let is_current = || self.shared.generation() == generation && entry.is_untouched();
+        let is_current = || self.shared.generation() == generation && entry.is_unchanged_but_age();
         let is_fresh = entry.is_fresh(now);
         if let Some((other_key, other)) = &self.contradicts {
             if other.meta().stored_at > asked_at && other.is_fresh(now) {
                 // the entry in the other format is newer
                 if let Some(owner) = self.shared.owner() {
-                    owner.give_back(built.key);
+                    owner.release_lease(built.key);
                 }
                 let is_current = is_current();
                 return (entry, is_current);
             }
             if let Some(hot) = self.shared.hot() {
-                hot.remove_this(other_key, other);
+                hot.remove_if_same(other_key, other);
             }
         }
         if let (Some(hot), true) = (self.shared.hot(), is_current()) {
             // a stale entry may be served, too: an older one must not replace it
-            let is_newest = hot.stale(&built.key).is_none_or(|other| {
+            let is_newest = hot.get_any(&built.key).is_none_or(|other| {
                 other.meta().stored_at <= asked_at || is_fresh && !other.is_fresh(now)
             });
-            if is_newest && (is_fresh || entry.is_of_use_stale(now)) {
+            if is_newest && (is_fresh || entry.is_usable_stale(now)) {
                 hot.insert(built.key, Arc::clone(&entry));
                 if !is_current() {
                     // a purge occurred meanwhile
@@ -131,13 +131,14 @@ impl Fill {
         if let Some(owner) = self.shared.owner() {
             if !is_fresh {
                 // other processes wait for it under a lease
-                owner.give_back(built.key);
+                owner.release_lease(built.key);
                 let is_current = self.shared.generation() == generation;
                 return (entry, is_current);
             }
-            match About::of(&entry, namespace, built.method.as_deref(), generation) {
+            match StoreAttributes::for_entry(&entry, namespace, built.method.as_deref(), generation)
+            {
                 Some(about) => owner.store(built.key, Arc::clone(&entry), about, built.if_final),
-                None => owner.give_back(built.key),
+                None => owner.release_lease(built.key),
             }
         }
         let is_current = self.shared.generation() == generation;
@@ -145,8 +146,8 @@ impl Fill {
     }
 
     /// Reports the block of a compressed body, which was not read on its way to the client.
-    fn shows(&self, height: u64) {
-        let sighting = Sighting {
+    fn report_shown_block(&self, height: u64) {
+        let sighting = ShownBlock {
             height,
             is_block: false,
         };
@@ -156,47 +157,49 @@ impl Fill {
         };
         let chain = owner.chains().get(namespace);
         if chain.is_some_and(|chain| chain.shows(sighting)) {
-            owner.shows(namespace, sighting);
+            owner.report_shown_block(namespace, sighting);
         }
     }
 
     /// Whether the followers of the fill wait for that key.
-    fn is_of_flight(&self, key: &Key) -> bool {
-        self.token.as_ref().is_some_and(|token| token.is_of(key))
+    fn is_flight_key(&self, key: &Key) -> bool {
+        self.token.as_ref().is_some_and(|token| token.is_for(key))
     }
 
     /// Stores nothing: followers send their requests to the node.
-    pub(in crate::exchange) fn refuse(mut self) {
-        self.leaves_unanswered();
-        self.land_alone();
+    pub(in crate::exchange) fn reject(mut self) {
+        self.report_unanswered();
+        self.finish_without_response();
     }
 
     /// Stores nothing and adds the key to the negative cache, because the next response is
     /// expected to be the same.
-    pub(in crate::exchange) fn refuse_for_now(self) {
+    pub(in crate::exchange) fn reject_and_remember(self) {
         if self.compared.is_none() {
-            self.remember_unkept(Unkept::One);
+            self.remember_uncacheable(Uncacheable::RequesterOnly);
         }
-        self.refuse();
+        self.reject();
     }
 
     /// Reports a hit verification that has no response to compare with.
-    fn leaves_unanswered(&mut self) {
+    fn report_unanswered(&mut self) {
         if self.compared.take().is_some() {
-            self.shared.verified.tell(Verdict::Unanswered, None);
+            self.shared
+                .verified
+                .record_verdict(Verdict::Unanswered, None);
         }
     }
 
-    fn remember_unkept(&self, unkept: Unkept) {
+    fn remember_uncacheable(&self, unkept: Uncacheable) {
         if let (Some(key), false) = (self.what.key(), self.rekeyed) {
             self.shared.unkept.remember(&key, unkept);
         }
     }
 
     /// Ends the remaining flights without a response: their followers query the node.
-    fn land_alone(&mut self) {
+    fn finish_without_response(&mut self) {
         for token in self.token.take().into_iter().chain(self.tokens.drain(..)) {
-            self.shared.finish(token, Outcome::Alone);
+            self.shared.finish(token, FlightOutcome::NotShareable);
         }
     }
 }
@@ -204,9 +207,9 @@ impl Fill {
 impl Drop for Fill {
     /// Hands leadership over to the next follower: the request ended before its response did.
     fn drop(&mut self) {
-        self.leaves_unanswered();
+        self.report_unanswered();
         for token in self.token.take().into_iter().chain(self.tokens.drain(..)) {
-            self.shared.hand_on(token);
+            self.shared.hand_over(token);
         }
     }
 }

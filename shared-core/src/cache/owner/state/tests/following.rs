@@ -1,39 +1,39 @@
 //! The state of a chain decides which entries are valid, and is published to all processes.
 
 use super::*;
-use crate::cache::chain::{Heights, Move, State};
-use crate::cache::owner::tracker::Identity;
+use crate::cache::chain::{ChainChange, ChainState, HeightKind};
+use crate::cache::owner::tracker::ChainIdentity;
 
 const SPACE: [u8; 16] = [1; 16];
 
 fn following() -> (Owner, Arc<Model>) {
     let (owner, model) = owner();
-    owner.follow(SPACE, Heights::Blocks, at(0));
-    owner.moved(&SPACE, Move::Head(100));
+    owner.follow(SPACE, HeightKind::Blocks, at(0));
+    owner.apply_change(&SPACE, ChainChange::Head(100));
     (owner, model)
 }
 
-fn state(owner: &Owner) -> State {
+fn state(owner: &Owner) -> ChainState {
     owner.chains.get(&SPACE).unwrap().state()
 }
 
 /// An entry that was requested from the node in this epoch.
-fn entry_of_epoch(owner: &Owner, epoch: u64, class: Class, height: Option<u64>) -> Kept {
-    let about = About {
+fn entry_of_epoch(owner: &Owner, epoch: u64, class: Class, height: Option<u64>) -> MemoryEntry {
+    let about = StoreAttributes {
         epoch,
         height,
-        ..kept_of(class, 5, 0).about().clone()
+        ..kept_of(class, 5, 0).attributes().clone()
     };
-    owner.kept(about, vec![9; 100], 60_000, at(0))
+    owner.prepare_entry(about, vec![9; 100], 60_000, at(0))
 }
 
-fn put(owner: &Owner, key: u8, class: Class, height: u64) -> Result<bool, Refused> {
+fn put(owner: &Owner, key: u8, class: Class, height: u64) -> Result<bool, PutRejection> {
     let kept = entry_of_epoch(owner, state(owner).epoch, class, Some(height));
     owner.put(&[key; 32], &Arc::new(kept), None, at(0))
 }
 
 fn is_there(owner: &Owner, key: u8) -> bool {
-    matches!(owner.look_up(&[key; 32], at(0)), LookUp::Found(_))
+    matches!(owner.lookup(&[key; 32], at(0)), OwnerLookup::Found(_))
 }
 
 #[test]
@@ -49,12 +49,12 @@ fn replaced_entries_are_not_found() {
         put(&owner, key, class, height).unwrap();
     }
     assert!((1..=5).all(|key| is_there(&owner, key)));
-    owner.moved(&SPACE, Move::Head(101));
+    owner.apply_change(&SPACE, ChainChange::Head(101));
     assert_eq!(
         [1, 2, 3, 4, 5].map(|key| is_there(&owner, key)),
         [true, true, false, true, true]
     );
-    owner.moved(&SPACE, Move::Reorg { from: 99 });
+    owner.apply_change(&SPACE, ChainChange::Reorg { from: 99 });
     assert_eq!(
         [1, 2, 4, 5].map(|key| is_there(&owner, key)),
         [true, false, true, true]
@@ -71,22 +71,28 @@ fn fill_from_before_a_reorganisation_is_refused() {
     let (owner, _model) = following();
     let before = state(&owner).epoch;
     assert!(granted(&owner, "a"));
-    owner.moved(&SPACE, Move::Reorg { from: 99 });
-    owner.moved(&SPACE, Move::Head(101));
+    owner.apply_change(&SPACE, ChainChange::Reorg { from: 99 });
+    owner.apply_change(&SPACE, ChainChange::Head(101));
     let late = |class, height| {
         let kept = Arc::new(entry_of_epoch(&owner, before, class, height));
         owner.put(&KEY, &kept, Some(&name("a")), at(0))
     };
-    assert_eq!(late(Class::Unfinalized, Some(99)), Err(Refused::Replaced));
+    assert_eq!(
+        late(Class::Unfinalized, Some(99)),
+        Err(PutRejection::Replaced)
+    );
     // and other processes may fetch it
     assert!(granted(&owner, "b"));
-    assert_eq!(late(Class::Unfinalized, None), Err(Refused::Replaced));
-    assert_eq!(late(Class::Tip, Some(101)), Err(Refused::Replaced));
+    assert_eq!(late(Class::Unfinalized, None), Err(PutRejection::Replaced));
+    assert_eq!(late(Class::Tip, Some(101)), Err(PutRejection::Replaced));
     assert_eq!(late(Class::Unfinalized, Some(98)), Ok(false));
     assert_eq!(late(Class::Immutable, Some(99)), Ok(false));
     // from a process that has received no state yet
     let kept = Arc::new(entry_of_epoch(&owner, 0, Class::Unfinalized, Some(1)));
-    assert_eq!(owner.put(&KEY, &kept, None, at(0)), Err(Refused::Replaced));
+    assert_eq!(
+        owner.put(&KEY, &kept, None, at(0)),
+        Err(PutRejection::Replaced)
+    );
 }
 
 #[test]
@@ -96,30 +102,30 @@ fn tip_entry_below_the_head_is_refused() {
     // a response may know the head before the owner does
     put(&owner, 2, Class::Tip, 101).unwrap();
     assert!(!is_there(&owner, 1) && is_there(&owner, 2));
-    assert_eq!(owner.seen(&SPACE), Some(101));
-    assert_eq!(put(&owner, 3, Class::Tip, 100), Err(Refused::Replaced));
-    owner.moved(&SPACE, Move::Head(101));
+    assert_eq!(owner.highest_head(&SPACE), Some(101));
+    assert_eq!(put(&owner, 3, Class::Tip, 100), Err(PutRejection::Replaced));
+    owner.apply_change(&SPACE, ChainChange::Head(101));
     assert!(is_there(&owner, 2));
 }
 
 #[test]
 fn chain_changes_are_published_to_every_process() {
     let (owner, _model) = owner();
-    let early = owner.arrive(&name("a"), at(0)).unwrap();
+    let early = owner.connect(&name("a"), at(0)).unwrap();
     assert!(received(&owner, early).is_empty());
-    owner.follow(SPACE, Heights::Slots, at(0));
-    let chain_event = |owner: &Owner| Event::Chain {
+    owner.follow(SPACE, HeightKind::Slots, at(0));
+    let chain_event = |owner: &Owner| OwnerEvent::Chain {
         namespace: SPACE,
         state: Box::new(state(owner)),
     };
     assert_eq!(received(&owner, early), [chain_event(&owner)]);
-    owner.moved(&SPACE, Move::Head(100));
+    owner.apply_change(&SPACE, ChainChange::Head(100));
     assert_eq!(received(&owner, early), [chain_event(&owner)]);
     // an unchanged state is not published
-    owner.moved(&SPACE, Move::Head(100));
-    owner.moved(&[2; 16], Move::Head(100));
+    owner.apply_change(&SPACE, ChainChange::Head(100));
+    owner.apply_change(&[2; 16], ChainChange::Head(100));
     assert!(received(&owner, early).is_empty());
-    let late = owner.arrive(&name("b"), at(0)).unwrap();
+    let late = owner.connect(&name("b"), at(0)).unwrap();
     assert_eq!(received(&owner, late), [chain_event(&owner)]);
     put(&owner, 1, Class::Tip, 101).unwrap();
     for stream in [early, late] {
@@ -131,31 +137,31 @@ fn chain_changes_are_published_to_every_process() {
 #[test]
 fn unfinalized_entry_is_made_final_unless_it_was_replaced_or_purged() {
     use crate::cache::entry::wire::{decode, Encoded};
-    use crate::cache::entry::{Entry, Envelope, Meta, Payload};
+    use crate::cache::entry::{CacheEntry, EntryMeta, Envelope, Payload};
 
     let (owner, model) = following();
     let epoch = state(&owner).epoch;
-    let meta = Meta {
+    let meta = EntryMeta {
         class: Class::Unfinalized,
         follows: Some((SPACE, epoch)),
-        ..Meta::default()
+        ..EntryMeta::default()
     };
-    let entry = Entry::new(Envelope::none(), Payload::Raw(b"{}".to_vec().into()), meta);
-    let body = Encoded::of(&entry).unwrap().to_vec();
+    let entry = CacheEntry::new(Envelope::none(), Payload::Raw(b"{}".to_vec().into()), meta);
+    let body = Encoded::from_entry(&entry).unwrap().to_vec();
     let about = entry_of_epoch(&owner, epoch, Class::Unfinalized, None)
-        .about()
+        .attributes()
         .clone();
     let put = || {
-        let kept = Arc::new(owner.kept(about.clone(), body.clone(), 2_000, at(0)));
+        let kept = Arc::new(owner.prepare_entry(about.clone(), body.clone(), 2_000, at(0)));
         owner.put(&KEY, &kept, None, at(0)).unwrap();
         kept
     };
     let made = owner.make_final(&KEY, &put(), 42, 60_000, at(0)).unwrap();
-    owner.moved(&SPACE, Move::Reorg { from: 90 });
-    let hit = found(owner.look_up(&KEY, at(50_000)));
+    owner.apply_change(&SPACE, ChainChange::Reorg { from: 90 });
+    let hit = found(owner.lookup(&KEY, at(50_000)));
     assert!(Arc::ptr_eq(&hit.kept, &made) && hit.is_to_be_stored);
     assert_eq!(
-        (made.about().class, made.about().block),
+        (made.attributes().class, made.attributes().block),
         (Class::Immutable, Some(42))
     );
     let read = decode(made.body(), 0, 0, 1).unwrap();
@@ -172,7 +178,7 @@ fn unfinalized_entry_is_made_final_unless_it_was_replaced_or_purged() {
         None,
     ));
     assert!(owner.make_final(&KEY, &old, 42, 60_000, at(0)).is_none());
-    owner.purge(&Scope::Everything, || at(0)).unwrap();
+    owner.purge(&PurgeScope::Everything, || at(0)).unwrap();
     assert!(owner.make_final(&KEY, &made, 42, 60_000, at(0)).is_none());
     assert!(model.entries.lock().unwrap().is_empty());
 }
@@ -182,12 +188,15 @@ fn entries_of_a_wrong_chain_are_neither_found_nor_accepted() {
     let (owner, _model) = following();
     put(&owner, 1, Class::Immutable, 1).unwrap();
     owner.store(&[2; 32], &kept(5), at(0)).unwrap();
-    owner.moved(&SPACE, Move::Wrong(true));
+    owner.apply_change(&SPACE, ChainChange::Wrong(true));
     assert!(!is_there(&owner, 1));
-    assert!(owner.look_up_store(&[2; 32], at(0)).is_none());
-    assert_eq!(put(&owner, 3, Class::Immutable, 1), Err(Refused::Replaced));
-    owner.moved(&SPACE, Move::Wrong(false));
-    assert!(owner.look_up_store(&[2; 32], at(0)).is_some());
+    assert!(owner.lookup_store(&[2; 32], at(0)).is_none());
+    assert_eq!(
+        put(&owner, 3, Class::Immutable, 1),
+        Err(PutRejection::Replaced)
+    );
+    owner.apply_change(&SPACE, ChainChange::Wrong(false));
+    assert!(owner.lookup_store(&[2; 32], at(0)).is_some());
     put(&owner, 3, Class::Immutable, 1).unwrap();
 }
 
@@ -196,22 +205,22 @@ fn stored_entries_are_not_found_until_the_chain_is_checked() {
     let (owner, model) = following();
     let kept = entry_of_epoch(&owner, 0, Class::Immutable, Some(50));
     owner.store(&KEY, &kept, at(0)).unwrap();
-    owner.set_unchecked(&SPACE, true);
-    assert!(owner.look_up_store(&KEY, at(0)).is_none());
+    owner.set_awaiting_identity(&SPACE, true);
+    assert!(owner.lookup_store(&KEY, at(0)).is_none());
     *model.is_ready.lock().unwrap() = true;
-    assert!(matches!(owner.look_up(&KEY, at(0)), LookUp::Missing));
+    assert!(matches!(owner.lookup(&KEY, at(0)), OwnerLookup::Missing));
     // an entry that was fetched since is found
     put(&owner, 3, Class::Immutable, 50).unwrap();
     assert!(is_there(&owner, 3));
-    owner.set_unchecked(&SPACE, false);
-    assert!(matches!(owner.look_up(&KEY, at(0)), LookUp::Found(_)));
+    owner.set_awaiting_identity(&SPACE, false);
+    assert!(matches!(owner.lookup(&KEY, at(0)), OwnerLookup::Found(_)));
 }
 
 #[test]
 fn node_identity_is_published_and_cleared_by_a_purge() {
     let (owner, _model) = following();
     let identity = |id, hash| {
-        Some(Identity {
+        Some(ChainIdentity {
             chain_id: Some(id),
             genesis: [hash; 32],
         })
@@ -220,22 +229,25 @@ fn node_identity_is_published_and_cleared_by_a_purge() {
         let state = state(&owner);
         (state.known, state.chain_id, state.genesis)
     };
-    let number = || owner.told(&SPACE).unwrap().0;
+    let number = || owner.published_state(&SPACE).unwrap().0;
     assert_eq!(known(), (false, None, None));
-    owner.identified(&SPACE, identity(1, 1));
+    owner.set_chain_id(&SPACE, identity(1, 1));
     assert_eq!(known(), (true, Some(1), Some([1; 32])));
     let before = number();
-    owner.identified(&SPACE, identity(1, 1));
-    owner.forget_identities(&Scope::Namespace([2; 16]));
+    owner.set_chain_id(&SPACE, identity(1, 1));
+    owner.clear_identities(&PurgeScope::Namespace([2; 16]));
     assert_eq!(number(), before);
-    for (id, scope) in [(5, Scope::Namespace(SPACE)), (6, Scope::Everything)] {
+    for (id, scope) in [
+        (5, PurgeScope::Namespace(SPACE)),
+        (6, PurgeScope::Everything),
+    ] {
         let before = number();
-        owner.forget_identities(&scope);
+        owner.clear_identities(&scope);
         assert_eq!(known(), (true, None, None));
-        owner.identified(&SPACE, identity(id, 2));
+        owner.set_chain_id(&SPACE, identity(id, 2));
         assert_eq!(known(), (true, Some(id), Some([2; 32])));
         assert_eq!(number(), before + 2);
     }
-    owner.identified(&SPACE, None);
+    owner.set_chain_id(&SPACE, None);
     assert_eq!(known(), (false, None, None));
 }

@@ -3,26 +3,35 @@
 
 use crate::cache::entry::recompress::recompress;
 use crate::cache::entry::wire::{decode, Encoded};
-use crate::cache::entry::{Entry, Envelope, Gate, IdPlace, Meta};
+use crate::cache::entry::{CacheEntry, CompressionGate, EntryMeta, Envelope, IdPosition};
 
 use super::*;
 
 /// An unchecked entry, in wire format.
-fn unread(generation: u64, result: &str) -> Arc<Kept> {
+fn unread(generation: u64, result: &str) -> Arc<MemoryEntry> {
     let envelope = Envelope {
-        id: IdPlace::BeforeResult,
+        id: IdPosition::BeforeResult,
         before: br#"{"jsonrpc":"2.0","id":"#[..].into(),
         between: br#","result":"#[..].into(),
         after: b"}"[..].into(),
     };
-    let gate = Gate {
+    let gate = CompressionGate {
         min_length: 100,
         level: 1,
     };
-    let entry = Entry::code(envelope, result.as_bytes(), gate, Meta::default()).unwrap();
-    let body = Encoded::of(&entry.unread()).unwrap().to_vec();
+    let entry =
+        CacheEntry::compress_payload(envelope, result.as_bytes(), gate, EntryMeta::default())
+            .unwrap();
+    let body = Encoded::from_entry(&entry.mark_unchecked())
+        .unwrap()
+        .to_vec();
     let kept = kept_of(Class::Immutable, generation, 0);
-    Arc::new(Kept::new(kept.about().clone(), body, 60_000, at(0)))
+    Arc::new(MemoryEntry::new(
+        kept.attributes().clone(),
+        body,
+        60_000,
+        at(0),
+    ))
 }
 
 fn results() -> [String; 2] {
@@ -34,18 +43,18 @@ fn read_entry_replaces_the_unchecked_one() {
     for result in results() {
         let (owner, _) = owner();
         let kept = unread(5, &result);
-        assert_eq!(kept.unread(), Some(result.len() as u64));
+        assert_eq!(kept.unchecked_length(), Some(result.len() as u64));
         owner.put(&KEY, &kept, None, at(0)).unwrap();
-        let hit = found(owner.look_up(&KEY, at(1)));
+        let hit = found(owner.lookup(&KEY, at(1)));
         assert!(hit.is_to_be_stored);
-        let read = owner.read(&KEY, &hit.kept).unwrap();
-        assert_eq!(read.unread(), None);
+        let read = owner.check_entry(&KEY, &hit.kept).unwrap();
+        assert_eq!(read.unchecked_length(), None);
         assert!(!read.is_to_be_stored(), "whoever was told so stores it");
-        let there = found(owner.look_up(&KEY, at(1)));
+        let there = found(owner.lookup(&KEY, at(1)));
         assert!(Arc::ptr_eq(&there.kept, &read) && !there.is_to_be_stored);
-        assert_eq!(read.fresh(at(7)), kept.fresh(at(7)));
+        assert_eq!(read.remaining_ttl(at(7)), kept.remaining_ttl(at(7)));
         let [before, after] = [&kept, &read].map(|kept| decode(kept.body(), 0, 0, 0).unwrap());
-        assert!(before.is_unread() && !after.is_unread());
+        assert!(before.is_unchecked() && !after.is_unchecked());
         assert_eq!(
             before.gzip(b"1").unwrap().to_vec(),
             after.gzip(b"1").unwrap().to_vec()
@@ -59,8 +68,8 @@ fn unchecked_entry_is_removed_when_it_is_no_valid_result() {
         let (owner, _) = owner();
         let kept = unread(5, result);
         owner.put(&KEY, &kept, None, at(0)).unwrap();
-        assert!(owner.read(&KEY, &kept).is_none(), "{result}");
-        assert!(matches!(owner.look_up(&KEY, at(1)), LookUp::Missing));
+        assert!(owner.check_entry(&KEY, &kept).is_none(), "{result}");
+        assert!(matches!(owner.lookup(&KEY, at(1)), OwnerLookup::Missing));
     }
 }
 
@@ -71,16 +80,16 @@ fn newer_or_purged_entry_is_not_replaced_by_the_read_one() {
     let (old, new) = (unread(5, &result), unread(5, "nul"));
     owner.put(&KEY, &old, None, at(0)).unwrap();
     owner.put(&KEY, &new, None, at(0)).unwrap();
-    assert!(owner.read(&KEY, &old).is_some());
-    assert!(Arc::ptr_eq(&found(owner.look_up(&KEY, at(1))).kept, &new));
+    assert!(owner.check_entry(&KEY, &old).is_some());
+    assert!(Arc::ptr_eq(&found(owner.lookup(&KEY, at(1))).kept, &new));
     // a purged entry does not come back
-    owner.purge(&Scope::Everything, || at(1)).unwrap();
-    assert!(owner.read(&KEY, &old).is_some());
-    assert!(matches!(owner.look_up(&KEY, at(1)), LookUp::Missing));
+    owner.purge(&PurgeScope::Everything, || at(1)).unwrap();
+    assert!(owner.check_entry(&KEY, &old).is_some());
+    assert!(matches!(owner.lookup(&KEY, at(1)), OwnerLookup::Missing));
 }
 
 /// An entry that can be recompressed, and its recompressed body.
-fn recompressible(generation: u64) -> (Arc<Kept>, Vec<u8>) {
+fn recompressible(generation: u64) -> (Arc<MemoryEntry>, Vec<u8>) {
     let text: Vec<_> = (0..400u32)
         .map(|n| format!("\"{:08x}0000\"", n.wrapping_mul(n * 97)))
         .collect();
@@ -95,19 +104,19 @@ fn recompressed_entry_replaces_the_original_and_is_stored() {
     let (owner, model) = owner();
     let (first, smaller) = recompressible(5);
     owner.put(&KEY, &first, None, at(0)).unwrap();
-    let hit = found(owner.look_up(&KEY, at(1)));
+    let hit = found(owner.lookup(&KEY, at(1)));
     assert!(hit.is_to_be_stored);
     let saved = (first.body().len() - smaller.len()) as u64;
     let other = owner
-        .recompressed(&KEY, &hit.kept, smaller.clone())
+        .replace_by_recompressed(&KEY, &hit.kept, smaller.clone())
         .unwrap();
     assert!(!other.is_to_be_stored(), "whoever was told so stores it");
     owner.store(&KEY, &other, at(10)).unwrap();
-    let there = found(owner.look_up(&KEY, at(20)));
+    let there = found(owner.lookup(&KEY, at(20)));
     assert!(Arc::ptr_eq(&there.kept, &other) && !there.is_to_be_stored);
-    assert_eq!(other.about(), first.about());
-    assert_eq!(other.fresh(at(20)), first.fresh(at(20)));
-    assert_eq!(other.unread(), first.unread());
+    assert_eq!(other.attributes(), first.attributes());
+    assert_eq!(other.remaining_ttl(at(20)), first.remaining_ttl(at(20)));
+    assert_eq!(other.unchecked_length(), first.unchecked_length());
     let stored = model.entries.lock().unwrap()[&KEY].clone();
     assert_eq!(stored.body.as_ref(), smaller);
     assert_eq!(stored.header.about.generation, 5);
@@ -116,7 +125,9 @@ fn recompressed_entry_replaces_the_original_and_is_stored() {
     assert_eq!(owner.status()["recompressed"], expected);
     // an entry that has left memory is stored as well
     owner.memory.sweep(|_, _| true);
-    assert!(owner.recompressed(&KEY, &first, smaller).is_some());
+    assert!(owner
+        .replace_by_recompressed(&KEY, &first, smaller)
+        .is_some());
     assert_eq!(owner.status()["memory"]["entries"], 0);
 }
 
@@ -127,23 +138,27 @@ fn recompressed_entry_replaces_one_that_was_read_in_the_meantime() {
     let [_, result] = results();
     let kept = unread(5, &result);
     owner.put(&KEY, &kept, None, at(0)).unwrap();
-    let hit = found(owner.look_up(&KEY, at(1)));
+    let hit = found(owner.lookup(&KEY, at(1)));
     assert!(hit.is_to_be_stored);
-    let read = owner.read(&KEY, &hit.kept).unwrap();
-    let also = owner.read(&KEY, &hit.kept).unwrap();
+    let read = owner.check_entry(&KEY, &hit.kept).unwrap();
+    let also = owner.check_entry(&KEY, &hit.kept).unwrap();
     let smaller = recompress(also.body()).unwrap();
     assert!(Arc::ptr_eq(&read, &also), "it is read once");
-    let other = owner.recompressed(&KEY, &also, smaller).unwrap();
-    let there = found(owner.look_up(&KEY, at(2)));
+    let other = owner.replace_by_recompressed(&KEY, &also, smaller).unwrap();
+    let there = found(owner.lookup(&KEY, at(2)));
     assert!(Arc::ptr_eq(&there.kept, &other) && !there.is_to_be_stored);
     // the write to the store failed
-    other.is_not_stored();
-    assert!(found(owner.look_up(&KEY, at(3))).is_to_be_stored);
+    other.mark_store_rejected();
+    assert!(found(owner.lookup(&KEY, at(3))).is_to_be_stored);
 }
 
 #[test]
 fn recompressed_entry_is_dropped_when_it_was_purged_or_filled_again() {
-    for purge in [Some(Scope::Everything), Some(Scope::Key(KEY)), None] {
+    for purge in [
+        Some(PurgeScope::Everything),
+        Some(PurgeScope::Key(KEY)),
+        None,
+    ] {
         let (owner, _) = owner();
         let (first, smaller) = recompressible(5);
         owner.put(&KEY, &first, None, at(0)).unwrap();
@@ -151,13 +166,15 @@ fn recompressed_entry_is_dropped_when_it_was_purged_or_filled_again() {
             owner.purge(scope, || at(5)).unwrap();
         }
         let (newer, _) = recompressible(5 + u64::from(purge.is_some()));
-        let is_filled = purge != Some(Scope::Everything);
+        let is_filled = purge != Some(PurgeScope::Everything);
         if is_filled {
             owner.put(&KEY, &newer, None, at(6)).unwrap();
         }
-        assert!(owner.recompressed(&KEY, &first, smaller).is_none());
-        match owner.look_up(&KEY, at(11)) {
-            LookUp::Found(found) => assert!(is_filled && Arc::ptr_eq(&found.kept, &newer)),
+        assert!(owner
+            .replace_by_recompressed(&KEY, &first, smaller)
+            .is_none());
+        match owner.lookup(&KEY, at(11)) {
+            OwnerLookup::Found(found) => assert!(is_filled && Arc::ptr_eq(&found.kept, &newer)),
             other => assert!(!is_filled, "{other:?}"),
         }
         assert_eq!(owner.status()["recompressed"]["entries"], 0);
@@ -166,5 +183,5 @@ fn recompressed_entry_is_dropped_when_it_was_purged_or_filled_again() {
 
 #[test]
 fn opaque_body_is_not_unchecked() {
-    assert_eq!(kept(5).unread(), None);
+    assert_eq!(kept(5).unchecked_length(), None);
 }

@@ -7,8 +7,8 @@ fn entries_are_not_removed_without_an_inactivity_period() {
     let (owner, model) = owner();
     owner.put(&KEY, &kept(5), None, at(0)).unwrap();
     owner.store(&KEY, &kept(5), at(0)).unwrap();
-    owner.forget_inactive(at(50_000));
-    assert!(owner.memory.peek(&KEY, at(50_000)).is_some());
+    owner.expire_inactive(at(50_000));
+    assert!(owner.memory.get_uncounted(&KEY, at(50_000)).is_some());
     assert!(model.may_have(&KEY));
 }
 
@@ -16,22 +16,22 @@ fn entries_are_not_removed_without_an_inactivity_period() {
 fn requested_entries_are_stored_again_and_inactive_ones_removed() {
     let other = [8; 32];
     let (owner, model) = owner();
-    let owner = owner.inactive(Some(4_000));
+    let owner = owner.with_inactivity_period(Some(4_000));
     for key in [KEY, other] {
         owner.put(&key, &kept(5), None, at(0)).unwrap();
-        let found = found(owner.look_up(&key, at(0)));
+        let found = found(owner.lookup(&key, at(0)));
         owner.store(&key, &found.kept, at(0)).unwrap();
     }
     // not at every hit: once a quarter
     let mut writes = 0;
     for now in (100..10_000).step_by(100) {
-        let found = found(owner.look_up(&KEY, at(now)));
+        let found = found(owner.lookup(&KEY, at(now)));
         if found.is_to_be_stored {
             owner.store(&KEY, &found.kept, at(now)).unwrap();
             writes += 1;
         }
-        owner.forget_inactive(at(now));
-        let is_there = owner.memory.peek(&other, at(now)).is_some();
+        owner.expire_inactive(at(now));
+        let is_there = owner.memory.get_uncounted(&other, at(now)).is_some();
         assert_eq!(is_there, now <= 4_000, "{now}");
         if now < 6_000 {
             assert!(model.may_have(&other));

@@ -23,7 +23,7 @@ fn poll_without_a_change_sends_three_queries() {
     script.poll();
     assert_eq!(
         script.node.queries,
-        [Ask::Latest, Ask::Syncing, Ask::Finalized]
+        [NodeQuery::Latest, NodeQuery::Syncing, NodeQuery::Finalized]
     );
 }
 
@@ -133,7 +133,7 @@ fn finality_is_lost_when_a_node_fails_for_more_than_five_seconds() {
     script.node.queries.clear();
     assert_eq!(script.poll(), "final 90");
     // the node may be another one
-    assert!(script.node.queries.contains(&Ask::Genesis));
+    assert!(script.node.queries.contains(&NodeQuery::Genesis));
     assert_eq!(script.tracker.last_error(), None);
     assert_eq!(script.log_lines.len(), 3);
 }
@@ -160,8 +160,8 @@ fn wrong_chain_is_reported_until_the_recorded_one_is_back_or_purged() {
     // the purged namespace may have another chain
     script.node = other;
     script.poll();
-    script.tracker.forget(script.now);
-    script.record = Record::default();
+    script.tracker.reset(script.now);
+    script.record = ChainRecord::default();
     assert_eq!(script.drain(), "wrong false");
     assert_eq!(script.poll(), "reorg 0, head 154, final 120");
     assert_eq!(script.record.identity.unwrap().chain_id, Some(5));
@@ -174,18 +174,18 @@ fn identity_is_queried_once_a_minute() {
     for _ in 0..180 {
         script.node.queries.clear();
         script.poll();
-        count += u32::from(script.node.queries.contains(&Ask::ChainId));
+        count += u32::from(script.node.queries.contains(&NodeQuery::ChainId));
     }
     assert_eq!(count, 3);
-    let one = Identity {
+    let one = ChainIdentity {
         chain_id: None,
         genesis: [1; 32],
     };
-    let other = Identity {
+    let other = ChainIdentity {
         chain_id: Some(3),
         ..one
     };
-    assert!(one.agrees(&other) && other.agrees(&one));
+    assert!(one.matches(&other) && other.matches(&one));
     let text = other.to_string();
     assert!(text.starts_with("chain 3, genesis 0x0101"), "{text}");
 }
@@ -218,9 +218,9 @@ fn inconsistent_results_are_accepted_after_three_polls() {
     };
     script.node.extend(0, 4);
     script.overrides = vec![
-        (Ask::Latest, Answer::Block(Some(head))),
+        (NodeQuery::Latest, NodeResult::Block(Some(head))),
         // the block is not there any more
-        (Ask::Again(125), Answer::Block(None)),
+        (NodeQuery::Recheck(125), NodeResult::Block(None)),
     ];
     for _ in 0..3 {
         assert_eq!(script.poll(), "");
@@ -236,8 +236,8 @@ fn block_with_another_hash_than_the_queried_one_is_ignored() {
     script.advance(20);
     script.node.branch_off(115, 1, 10);
     let other = script.node.at(100).unwrap();
-    let query = Ask::ByHash(hash(1, 124));
-    script.overrides = vec![(query, Answer::Block(Some(other)))];
+    let query = NodeQuery::ByHash(hash(1, 124));
+    script.overrides = vec![(query, NodeResult::Block(Some(other)))];
     // the ancestor is found by number
     assert_eq!(script.poll(), "reorg 116, head 125");
 }

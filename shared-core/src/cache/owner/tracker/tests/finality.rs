@@ -104,7 +104,7 @@ fn depth_rule_makes_blocks_of_that_depth_final() {
         let moves = format!("head {head}, final {}", head - 12);
         assert_eq!(script.poll(), moves);
     }
-    assert!(!script.node.queries.contains(&Ask::Finalized));
+    assert!(!script.node.queries.contains(&NodeQuery::Finalized));
     // a shorter branch undoes no finality
     script.node.branch_off(125, 1, 3);
     assert_eq!(script.poll(), "reorg 126, head 128");
@@ -120,7 +120,7 @@ fn depth_rule_makes_blocks_of_that_depth_final() {
 fn finalized_block_of_another_chain_than_the_head_is_rejected() {
     let mut script = Script::followed();
     script.advance(20);
-    script.node.finalized = Ok(Some(Mark {
+    script.node.finalized = Ok(Some(FinalityMark {
         number: 110,
         hash: hash(7, 110),
     }));
@@ -128,7 +128,7 @@ fn finalized_block_of_another_chain_than_the_head_is_rejected() {
     script.node.finalize(110);
     assert_eq!(script.poll(), "final 110");
     // a finalized block above the head is ignored until the head reaches it
-    script.node.finalized = Ok(Some(Mark {
+    script.node.finalized = Ok(Some(FinalityMark {
         number: 130,
         hash: hash(0, 130),
     }));
@@ -141,15 +141,15 @@ fn recorded_block_that_stays_absent_is_broken() {
     let (mut node, record) = (script.node.clone(), script.record);
     node.extend(0, 100);
     let mut again = Script::with(node, Finality::Tag, record);
-    again.overrides = vec![(Ask::ByNumber(90), Answer::Block(None))];
+    again.overrides = vec![(NodeQuery::ByNumber(90), NodeResult::Block(None))];
     assert_eq!(again.poll(), "reorg 0, head 200");
     assert_eq!(again.poll(), "");
     assert_eq!(again.poll(), "");
     assert!(again.poll().starts_with("broken 0, reorg 0"));
     // a block that cannot be fetched was not replaced
     let mut again = Script::with(again.node, Finality::Tag, record);
-    let error = Answer::Failed("pruned".into());
-    again.overrides = vec![(Ask::ByNumber(90), error)];
+    let error = NodeResult::Failed("pruned".into());
+    again.overrides = vec![(NodeQuery::ByNumber(90), error)];
     for round in 0..10 {
         assert_eq!(again.poll().is_empty(), round > 0);
         assert_eq!(

@@ -1,0 +1,107 @@
+//! Values of the daemon's configuration, with their units.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::de::{self, Deserializer, Visitor};
+use serde::Deserialize;
+
+/// An absolute path, which does not depend on the working directory of the daemon.
+pub(crate) fn absolute<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+    let path = PathBuf::deserialize(from)?;
+    match path.is_absolute() {
+        true => Ok(path),
+        false => Err(de::Error::custom(format_args!(
+            "\"{}\" is not an absolute path",
+            path.display()
+        ))),
+    }
+}
+
+/// The number in `text` times the factor of its unit, or `None`; 0 is not valid.
+fn parse_with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let (_, factor) = units
+        .iter()
+        .find(|(name, _)| unit.eq_ignore_ascii_case(name))?;
+    let value = number.parse::<u64>().ok()?.checked_mul(*factor);
+    value.filter(|value| *value > 0)
+}
+
+/// A visitor of a string, or of a number as if it were a string.
+struct Text<T>(&'static str, fn(&str) -> Option<T>);
+
+impl<T> Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        (self.1)(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        (self.1)(&number.to_string())
+            .ok_or_else(|| E::invalid_value(de::Unexpected::Signed(number), &self))
+    }
+}
+
+/// A size in bytes: a number, or a number with k, m or g.
+pub(crate) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    const UNITS: [(&str, u64); 4] = [("", 1), ("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30)];
+    from.deserialize_any(Text(
+        "a size in bytes, such as 65536, \"64k\", \"256m\" or \"10g\"",
+        |text| parse_with_unit(text, &UNITS),
+    ))
+}
+
+/// A time in milliseconds: a number with ms, s, m, h or d.
+pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    const UNITS: [(&str, u64); 5] = [
+        ("ms", 1),
+        ("s", 1_000),
+        ("m", 60_000),
+        ("h", 3_600_000),
+        ("d", 86_400_000),
+    ];
+    from.deserialize_any(Text(
+        "a time, such as \"500ms\", \"60s\", \"5m\", \"1h\" or \"7d\"",
+        |text| parse_with_unit(text, &UNITS),
+    ))
+}
+
+/// A time in milliseconds, for a setting without a default.
+pub(crate) fn optional_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    time(from).map(Some)
+}
+
+/// A number of threads: 1 to 64.
+pub(crate) fn threads<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
+    from.deserialize_any(Text("a number from 1 to 64", |text| {
+        text.parse().ok().filter(|n| (1..=64).contains(n))
+    }))
+}
+
+/// Numbers of a user and a group: from the name of a user, or `user:group`.
+pub(crate) fn user<'de, D: Deserializer<'de>>(from: D) -> Result<Option<(u32, u32)>, D::Error> {
+    from.deserialize_any(Text(
+        "a user of this system, such as \"www-data\" or \"www-data:adm\"",
+        |text| {
+            let (user, group) = match text.split_once(':') {
+                Some((user, group)) => (user, Some(group)),
+                None => (text, None),
+            };
+            let user = nix::unistd::User::from_name(user).ok()??;
+            let group = match group {
+                Some(name) => nix::unistd::Group::from_name(name).ok()??.gid,
+                None => user.gid,
+            };
+            Some(Some((user.uid.as_raw(), group.as_raw())))
+        },
+    ))
+}

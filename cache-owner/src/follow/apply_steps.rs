@@ -1,0 +1,177 @@
+//! The execution of the tracker's steps.
+//!
+//! Chain changes are published at once. A step that must be on the disk first waits for it, and so
+//! do those that depend on it: a final block is published only after its mark is recorded, and a
+//! mark is recorded only after the blocks that were broken before it are purged.
+
+use std::sync::Arc;
+
+use sszip_core::cache::entry::store_attributes::PurgeScope;
+use sszip_core::cache::owner::tracker::{ChainChange, ChainIdentity, FinalityMark, TrackerStep};
+
+use super::chain::Chain;
+use crate::engine::{Engine, Failure};
+use crate::log::{Level, Log};
+
+/// The runner of one chain's steps.
+pub struct StepRunner {
+    engine: Arc<Engine>,
+    chain: Arc<Chain>,
+    log: Log,
+    later: DeferredStep,
+    /// Whether the disk has failed, and that was logged.
+    has_failed: bool,
+    told: Option<u64>,
+    /// The published identity of the node, which is the recorded one.
+    known: Option<ChainIdentity>,
+}
+
+/// The steps that wait for the disk, in this order.
+#[derive(Default)]
+struct DeferredStep {
+    /// The lowest block to purge, with all above it.
+    purge: Option<u64>,
+    identity: Option<ChainIdentity>,
+    mark: Option<Option<FinalityMark>>,
+    last: Option<u64>,
+}
+
+impl StepRunner {
+    /// A runner for `chain` in `engine`.
+    pub fn new(engine: Arc<Engine>, chain: Arc<Chain>, log: Log) -> Self {
+        Self {
+            engine,
+            chain,
+            log,
+            later: DeferredStep::default(),
+            has_failed: false,
+            told: None,
+            known: None,
+        }
+    }
+
+    /// The newest published final block.
+    pub fn published_head(&self) -> Option<u64> {
+        self.told
+    }
+
+    /// Writes a line to the log.
+    pub fn log(&self, is_error: bool, text: &str) {
+        let level = match is_error {
+            true => Level::Error,
+            false => Level::Notice,
+        };
+        (self.log)(level, &format!("{}: {text}", self.chain.name));
+    }
+
+    /// Drops the waiting steps after a purge of the record, which covers the broken blocks too.
+    pub fn discard_deferred(&mut self) {
+        self.later = DeferredStep::default();
+        self.set_known(None);
+    }
+
+    /// Carries out a step, or queues it for [`run_deferred`](Self::run_deferred).
+    pub fn carry_out(&mut self, step: TrackerStep) {
+        match step {
+            TrackerStep::Log { is_error, text } => self.log(is_error, &text),
+            TrackerStep::RecordIdentity(identity) => {
+                self.later.identity = Some(identity);
+                self.later.mark = None;
+            }
+            TrackerStep::RecordMark(mark) => self.later.mark = Some(mark),
+            TrackerStep::ChainChange(ChainChange::Final(Some(number))) => {
+                self.later.last = Some(number);
+            }
+            TrackerStep::ChainChange(told) => {
+                match told {
+                    ChainChange::Final(_) => {
+                        self.later.last = None;
+                        self.told = None;
+                    }
+                    ChainChange::FinalityReverted { from } => self.purge_from(from),
+                    // entries from before the detection may be of the other chain
+                    ChainChange::Wrong(true) if self.known.is_some() => self.purge_from(0),
+                    _ => {}
+                }
+                self.publish_change(told);
+            }
+        }
+    }
+
+    fn purge_from(&mut self, from: u64) {
+        let from = self.later.purge.map_or(from, |other| other.min(from));
+        self.later.purge = Some(from);
+    }
+
+    /// Sets the identity of the node, if it is the recorded one. It is published once the record
+    /// is written.
+    pub fn set_identified(&mut self, identity: Option<ChainIdentity>) {
+        self.set_known(identity.filter(|_| self.later.identity.is_none()));
+    }
+
+    fn set_known(&mut self, known: Option<ChainIdentity>) {
+        if self.known != known {
+            self.known = known;
+            let owner = &self.engine.owner;
+            owner.set_chain_id(&self.chain.namespace, known);
+        }
+    }
+
+    fn publish_change(&self, told: ChainChange) {
+        self.engine.owner.apply_change(&self.chain.namespace, told);
+    }
+
+    /// Carries out the steps that wait for the disk. A failed step is tried again at the next
+    /// call.
+    pub async fn run_deferred(&mut self) {
+        match self.try_run_deferred().await {
+            Ok(()) => {
+                if std::mem::take(&mut self.has_failed) {
+                    self.log(false, "postponed writes completed");
+                }
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.has_failed, true) {
+                    let text = format!("cannot record finality: {error}; new blocks are not treated as final until it can");
+                    self.log(true, &text);
+                }
+            }
+        }
+    }
+
+    async fn try_run_deferred(&mut self) -> Result<(), String> {
+        let namespace = self.chain.namespace;
+        if let Some(from) = self.later.purge {
+            let blocks = PurgeScope::Blocks {
+                namespace,
+                from,
+                to: u64::MAX,
+            };
+            let purged = self.engine.purge(blocks).await;
+            purged
+                .map_err(|error| format!("block {from} and later are not purged yet: {error}"))?;
+            self.later.purge = None;
+            self.log(false, &format!("block {from} and later are purged"));
+        }
+        let unrecorded = |error: Failure| format!("what is final can't be recorded: {error}");
+        if let Some(identity) = self.later.identity {
+            let kept = self
+                .engine
+                .run_store_write(move |owner| owner.disk().record_identity(&namespace, &identity));
+            kept.await.map_err(unrecorded)?;
+            self.later.identity = None;
+        }
+        if let Some(mark) = self.later.mark {
+            let kept = self
+                .engine
+                .run_store_write(move |owner| owner.disk().record_mark(&namespace, mark.as_ref()));
+            kept.await.map_err(unrecorded)?;
+            self.later.mark = None;
+        }
+        if let Some(number) = self.later.last.take() {
+            self.told = Some(number);
+            self.publish_change(ChainChange::Final(Some(number)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,159 @@
+//! The tables `[[head]]` of the daemon's configuration: the followed nodes. The core checks their
+//! values (`sszip_core::config::follow`), as for the directive of nginx.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::de::{Deserializer, Error};
+use serde::Deserialize;
+use sszip_core::config::head_source::HeadSource;
+
+use crate::config_values::absolute;
+
+/// A namespace with its followed node.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, try_from = "Table")]
+struct HeadTable(String, HeadSource);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    namespace: String,
+    url: String,
+    interval: Option<String>,
+    finality: Option<String>,
+    api: Option<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "file")]
+    ca: Option<PathBuf>,
+}
+
+impl TryFrom<Table> for HeadTable {
+    type Error = String;
+
+    fn try_from(table: Table) -> Result<Self, String> {
+        let named = [
+            ("namespace", Some(table.namespace.clone())),
+            ("interval", table.interval),
+            ("finality", table.finality),
+            ("api", table.api),
+            ("ca", table.ca.map(|ca| ca.display().to_string())),
+        ];
+        let named = named.into_iter();
+        let named = named.filter_map(|(name, value)| Some(format!("{name}={}", value?)));
+        let headers = table.headers.iter();
+        let headers = headers.map(|(name, value)| format!("header={name}:{value}"));
+        let words: Vec<String> = [table.url]
+            .into_iter()
+            .chain(named)
+            .chain(headers)
+            .collect();
+        let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+        match HeadSource::parse(&words) {
+            Ok((follow, _)) => Ok(Self(table.namespace, follow)),
+            Err(error) => Err(format!("the head of \"{}\" {error}", table.namespace)),
+        }
+    }
+}
+
+/// All tables; a namespace may have one.
+pub(crate) fn head_tables<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Vec<(String, HeadSource)>, D::Error> {
+    let mut follows: Vec<(String, HeadSource)> = Vec::new();
+    for HeadTable(name, follow) in Vec::<HeadTable>::deserialize(from)? {
+        if let Some((_, first)) = follows.iter().find(|(other, _)| *other == name) {
+            return Err(D::Error::custom(format_args!(
+                "the namespace \"{name}\" has two heads, \"{}\" and \"{}\": it may have one",
+                first.url_origin(),
+                follow.url_origin()
+            )));
+        }
+        follows.push((name, follow));
+    }
+    Ok(follows)
+}
+
+fn file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+    absolute(from).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use sszip_core::config::head_source::{Api, Finality};
+
+    use super::*;
+    use crate::config::Config;
+
+    /// The heads in a file whose tables begin on line 4.
+    fn parse(tables: &str) -> Result<Vec<(String, HeadSource)>, String> {
+        let text = format!("socket = \"/run/s\"\npath = \"/var/s\"\n\n{tables}");
+        let config = Config::parse(&text, "cached.toml");
+        config
+            .map(|config| config.follows)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn minimal_head_is_a_namespace_and_a_url() {
+        assert_eq!(parse("").unwrap(), []);
+        let follows = parse("[[head]]\nnamespace = \"main\"\nurl = \"http://node\"\n").unwrap();
+        let expected = HeadSource::new(b"http://node").unwrap();
+        assert_eq!(follows, [("main".to_owned(), expected)]);
+    }
+
+    #[test]
+    fn head_with_every_setting_is_parsed() {
+        let follows = parse(
+            "[[head]]\nnamespace = \"main\"\nurl = \"https://node:1/x\"\ninterval = \"500ms\"\n\
+             finality = \"depth:64\"\napi = \"beacon\"\nca = \"/etc/ca.pem\"\n\
+             headers = { Authorization = \"Bearer x: y\", X-Key = \"1\" }\n\
+             [[head]]\nnamespace = \"other\"\nurl = \"unix:/run/geth.ipc\"\n",
+        )
+        .unwrap();
+        let follow = &follows[0].1;
+        assert_eq!(follow.interval, 500);
+        assert_eq!(
+            (follow.finality, follow.api),
+            (Finality::Depth(64), Api::Beacon)
+        );
+        assert_eq!(follow.ca, Some("/etc/ca.pem".into()));
+        let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let fields = [field("Authorization", "Bearer x: y"), field("X-Key", "1")];
+        assert_eq!(follow.headers, fields);
+        assert_eq!(follows[1].0, "other");
+    }
+
+    #[test]
+    fn invalid_heads_are_rejected_with_the_line_and_the_allowed_values() {
+        for (line, expected) in [
+            ("finality = \"safe\"", "cached.toml:4: the head of \"main\" has an invalid value \"finality=safe\": it must be"),
+            ("finality = \"depth:0\"", "cached.toml:4: the head of \"main\" has an invalid"),
+            ("api = \"rpc\"", "cached.toml:4: the head of \"main\" has an invalid value \"api=rpc\": it must be \"api=execution\" or"),
+            ("interval = \"10ms\"", "cached.toml:4: the head of \"main\" has an invalid value \"interval=10ms\""),
+            ("interval = 5", "cached.toml:7: invalid type: integer `5`, expected a string"),
+            ("headers = { \"a b\" = \"secret\" }", "cached.toml:4: the head of \"main\" has an invalid value \"header=a b:...\""),
+            ("headers = { Host-x = \"\\u0001secret\" }", "cached.toml:4: the head of \"main\" has an invalid value \"header=Host-x:...\""),
+            ("ca = \"ca.pem\"", "cached.toml:7: \"ca.pem\" is not an absolute path"),
+            ("ca = \"/ca.pem\"", "cached.toml:4: the head of \"main\" has an invalid value \"ca=/ca.pem\": it must be used with an \"https://\""),
+            ("uri = \"x\"", "cached.toml:7: unknown field `uri`, expected one of `namespace`, `url`"),
+        ] {
+            let table = "[[head]]\nnamespace = \"main\"\nurl = \"http://node\"\n";
+            let error = parse(&format!("{table}{line}\n")).unwrap_err();
+            assert!(error.starts_with(expected), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+        for (table, expected) in [
+            ("[[head]]\nnamespace = \"main\"\n", "cached.toml:4: missing field `url`"),
+            ("[[head]]\nurl = \"http://node\"\n", "cached.toml:4: missing field `namespace`"),
+            ("[[head]]\nnamespace = \"\"\nurl = \"http://node\"\n", "cached.toml:4: the head of \"\" has an invalid value"),
+            ("[[head]]\nnamespace = \"a\"\nurl = \"ftp://node\"\n", "cached.toml:4: the head of \"a\" has an invalid value \"ftp://node\": it must be a URL"),
+            ("[[head]]\nnamespace = \"a\"\nurl = \"http://x/secret\"\n[[head]]\nnamespace = \"a\"\nurl = \"http://y\"\n", "cached.toml:4: the namespace \"a\" has two heads, \"http://x\" and \"http://y\""),
+        ] {
+            let error = parse(table).unwrap_err();
+            assert!(error.starts_with(expected), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Lookups that wait for the end of another process's lease, without a thread.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use sszip_core::cache::Key;
+use sszip_core::lock::locked;
+use tokio::sync::futures::Notified;
+use tokio::sync::Notify;
+
+/// Maximum number of waits: each has a connection, and other requests need some.
+const MAX_WAITS: usize = 1_024;
+
+/// All waits for leases.
+#[derive(Debug, Default)]
+pub struct LeaseWaits(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    by_key: HashMap<Key, WaitList>,
+    count: usize,
+}
+
+#[derive(Debug, Default)]
+struct WaitList {
+    count: usize,
+    ended: Arc<Notify>,
+}
+
+/// A wait for the end of a lease. Dropping it ends the wait.
+#[derive(Debug)]
+pub struct LeaseWait<'a> {
+    waits: &'a LeaseWaits,
+    key: Key,
+    ended: Arc<Notify>,
+}
+
+impl LeaseWaits {
+    /// Starts a wait for the end of the lease of `key`. Returns `None` if there are too many.
+    pub fn subscribe(&self, key: Key) -> Option<LeaseWait<'_>> {
+        let mut state = locked(&self.0);
+        if state.count == MAX_WAITS {
+            return None;
+        }
+        state.count += 1;
+        let waiting = state.by_key.entry(key).or_default();
+        waiting.count += 1;
+        let ended = Arc::clone(&waiting.ended);
+        Some(LeaseWait {
+            waits: self,
+            key,
+            ended,
+        })
+    }
+
+    /// Wakes the waits for leases that have ended.
+    pub fn end(&self, keys: &[Key]) {
+        if keys.is_empty() {
+            return;
+        }
+        let state = locked(&self.0);
+        for waiting in keys.iter().filter_map(|key| state.by_key.get(key)) {
+            waiting.ended.notify_waiters();
+        }
+    }
+
+    /// Wakes all waits.
+    pub fn end_all(&self) {
+        for waiting in locked(&self.0).by_key.values() {
+            waiting.ended.notify_waiters();
+        }
+    }
+
+    /// Number of waits.
+    pub fn count(&self) -> usize {
+        locked(&self.0).count
+    }
+}
+
+impl LeaseWait<'_> {
+    /// A future of the end of the lease, from this call on.
+    pub fn ended(&self) -> Pin<Box<Notified<'_>>> {
+        let mut ended = Box::pin(self.ended.notified());
+        // so that an end before the first poll is not missed
+        ended.as_mut().enable();
+        ended
+    }
+}
+
+impl Drop for LeaseWait<'_> {
+    fn drop(&mut self) {
+        let mut state = locked(&self.waits.0);
+        state.count -= 1;
+        if let Some(waiting) = state.by_key.get_mut(&self.key) {
+            waiting.count -= 1;
+            if waiting.count == 0 {
+                state.by_key.remove(&self.key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::{LeaseWaits, MAX_WAITS};
+
+    const SOON: Duration = Duration::from_millis(5);
+
+    #[test]
+    fn wait_ends_with_the_lease_of_its_own_key() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let waits = LeaseWaits::default();
+            let (one, two, other) = (
+                waits.subscribe([1; 32]),
+                waits.subscribe([1; 32]),
+                waits.subscribe([2; 32]),
+            );
+            let [one, two, other] = [one, two, other].map(Option::unwrap);
+            let ends = [&one, &two, &other].map(|wait| wait.ended());
+            waits.end(&[[1; 32], [7; 32]]);
+            let [one, two, mut other] = ends;
+            assert!(timeout(SOON, one).await.is_ok());
+            assert!(timeout(SOON, two).await.is_ok());
+            assert!(timeout(SOON, &mut other).await.is_err());
+            waits.end_all();
+            assert!(timeout(SOON, other).await.is_ok());
+        });
+    }
+
+    #[test]
+    fn number_of_waits_is_limited_and_dropped_waits_are_removed() {
+        let waits = LeaseWaits::default();
+        let all: Vec<_> = (0..MAX_WAITS)
+            .map(|n| waits.subscribe([u8::try_from(n % 7).unwrap(); 32]).unwrap())
+            .collect();
+        assert!(waits.subscribe([0; 32]).is_none() && waits.count() == MAX_WAITS);
+        drop(all);
+        assert!(waits.0.lock().unwrap().by_key.is_empty() && waits.count() == 0);
+    }
+}

@@ -1,0 +1,143 @@
+//! The gate that lets the store be opened only while the host waits for it.
+//!
+//! RocksDB creates static objects while it opens a database, and a process that exits then
+//! destroys them under the opening thread. A host whose main thread may exit at any moment opens
+//! the store by polling: it waits here while the database is being opened.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use sszip_core::lock::locked;
+
+use crate::open_store::{OpenStoreError, StoreOpener};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum GateState {
+    /// The host does not wait.
+    #[default]
+    Closed,
+    /// An attempt may begin.
+    Open,
+    /// An attempt is in progress.
+    Busy,
+    /// The store is open: no more attempts are needed.
+    Done,
+}
+
+/// The gate, which lets one attempt through each time that the host waits.
+#[derive(Clone, Debug, Default)]
+pub struct OpenGate(Arc<(Mutex<GateState>, Condvar)>);
+
+impl OpenGate {
+    /// Returns `open` behind the gate.
+    pub fn guard(&self, mut open: StoreOpener) -> StoreOpener {
+        let gate = self.clone();
+        Box::new(move |now| {
+            if !gate.enter() {
+                return Err(OpenStoreError::NotYet);
+            }
+            let opened = open(now);
+            gate.leave(if opened.is_ok() {
+                GateState::Done
+            } else {
+                GateState::Closed
+            });
+            opened
+        })
+    }
+
+    /// Waits for one attempt, for `limit` at most. Returns whether the store is open.
+    pub fn wait_for_open_attempt(&self, limit: Duration) -> bool {
+        let (_, changed) = &*self.0;
+        let mut turn = locked(&self.0 .0);
+        if *turn == GateState::Closed {
+            *turn = GateState::Open;
+        }
+        let waited = changed
+            .wait_timeout_while(turn, limit, |turn| {
+                matches!(turn, GateState::Open | GateState::Busy)
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut turn = waited.0;
+        if *turn == GateState::Open {
+            *turn = GateState::Closed;
+        }
+        *turn == GateState::Done
+    }
+
+    fn enter(&self) -> bool {
+        let mut turn = locked(&self.0 .0);
+        let is_open = *turn == GateState::Open;
+        if is_open {
+            *turn = GateState::Busy;
+        }
+        is_open
+    }
+
+    fn leave(&self, next: GateState) {
+        *locked(&self.0 .0) = next;
+        self.0 .1.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::OpenGate;
+    use crate::clock::now;
+    use crate::open_store::OpenStoreError;
+
+    #[test]
+    fn attempt_is_made_only_while_the_host_waits() {
+        let gate = OpenGate::default();
+        let tries = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&tries);
+        let mut open = gate.guard(Box::new(move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Err(OpenStoreError::Locked)
+        }));
+        for _ in 0..10 {
+            assert_eq!(open(now()).err(), Some(OpenStoreError::NotYet));
+        }
+        let thread = std::thread::spawn(move || {
+            while open(now()).err() != Some(OpenStoreError::Locked) {
+                std::thread::yield_now();
+            }
+            open
+        });
+        assert!(!gate.wait_for_open_attempt(Duration::from_secs(60)));
+        let mut open = thread.join().unwrap();
+        assert_eq!(tries.load(Ordering::SeqCst), 1);
+        assert_eq!(open(now()).err(), Some(OpenStoreError::NotYet));
+    }
+
+    #[test]
+    fn wait_ends_at_its_limit_when_the_attempt_hangs() {
+        let gate = OpenGate::default();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let mut open = gate.guard(Box::new(move |_| {
+            // a disk that hangs
+            let _ = ended.recv();
+            Err(OpenStoreError::Locked)
+        }));
+        let thread = std::thread::spawn(move || {
+            while open(now()).err() == Some(OpenStoreError::NotYet) {
+                std::thread::yield_now();
+            }
+        });
+        let since = std::time::Instant::now();
+        // the first wait lets the attempt begin, whenever that thread runs
+        for _ in 0..5 {
+            assert!(!gate.wait_for_open_attempt(Duration::from_millis(10)));
+        }
+        assert!(since.elapsed() < Duration::from_secs(20));
+        end.send(()).unwrap();
+        while !thread.is_finished() {
+            gate.wait_for_open_attempt(Duration::from_millis(10));
+        }
+        thread.join().unwrap();
+    }
+}

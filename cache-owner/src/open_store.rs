@@ -1,0 +1,54 @@
+//! The opening of the store, and its log lines.
+
+use std::path::Path;
+
+use sszip_core::cache::owner::disk::OwnerStore;
+use sszip_core::cache::owner::store::StoreDisk;
+use sszip_core::cache::owner::CallTime;
+use sszip_core::cache::store::{OpenError, OpenOutcome, Store, StoreConfig};
+
+use crate::log::{Level, Log};
+
+/// The reason why the store is not open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenStoreError {
+    /// The host does not permit an attempt yet.
+    NotYet,
+    /// Another process has opened it.
+    Locked,
+    /// Another reason, for operators.
+    Failed(String),
+}
+
+/// The function that opens the store; it may be called again after a failure.
+pub type StoreOpener =
+    Box<dyn FnMut(CallTime) -> Result<Box<dyn OwnerStore>, OpenStoreError> + Send>;
+
+/// Returns the function that opens the store in `path`, of at most `max_size` bytes on disk.
+pub fn store(path: &Path, max_size: u64, log: Log) -> StoreOpener {
+    let config = StoreConfig::new(path, max_size);
+    Box::new(move |now: CallTime| match Store::open(&config, now.unix) {
+        Ok((store, opening)) => {
+            log_opening(&config.path, opening, &log);
+            Ok(Box::new(StoreDisk::new(store, now)) as Box<dyn OwnerStore>)
+        }
+        Err(OpenError::Locked) => Err(OpenStoreError::Locked),
+        Err(error) => Err(OpenStoreError::Failed(format!("no store: {error}"))),
+    })
+}
+
+fn log_opening(path: &Path, opening: OpenOutcome, log: &Log) {
+    let path = path.display();
+    match opening {
+        OpenOutcome::Fresh => log(Level::Notice, &format!("a new store in {path}")),
+        OpenOutcome::Reopened => log(Level::Notice, &format!("the store in {path}")),
+        OpenOutcome::SetAside { damage, to } => {
+            let to = match to {
+                Some(to) => format!("set aside as {}", to.display()),
+                None => "nothing was left of it".into(),
+            };
+            let line = format!("the store in {path} begins anew: {damage}; {to}");
+            log(Level::Error, &line);
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The lifecycle of an owner from its election to its end.
+//!
+//! ```text
+//!  waiting ──▶ serving ──▶ closing ──▶ ended
+//!   │  ▲ another owner has the store, or it cannot be opened: retried
+//!   └──┘
+//! ```
+//!
+//! An owner runs on threads of its own, which take no signals; the host's threads keep theirs.
+//! One of the owner's threads opens the store, after any fork.
+
+use std::sync::{mpsc, Arc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, SigmaskHow};
+use sszip_core::cache::chain::HeightKind;
+use sszip_core::cache::owner::disk::OwnerStore;
+use sszip_core::cache::owner::Owner;
+use sszip_core::cache::vary_key::namespace_for_name;
+use sszip_core::config::head_source::{Api, HeadSource};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::clock::now;
+use crate::config::Config;
+use crate::engine::{Engine, MAX_READS, MAX_WRITES};
+use crate::file_limit::raise_limit;
+use crate::follow::{chain::Chain, follower};
+use crate::log::{Level, Log};
+use crate::open_store::{OpenStoreError, StoreOpener};
+use crate::recompressor::Recompressor;
+use crate::request_bodies::Limits;
+use crate::server;
+use crate::service::Service;
+use crate::socket::Socket;
+
+/// Interval between attempts to open another owner's store, in milliseconds.
+const RETRY: u64 = 25;
+
+/// Interval between checks whether the host permits an attempt, in milliseconds.
+const RETRY_SOON: u64 = 2;
+
+/// Pause after another failure to open the store, in milliseconds.
+const RETRY_BROKEN: u64 = 1_000;
+
+/// Number of threads that may wait for the disk at a time, and a few to spare: without a free one
+/// a read would block the thread that serves. Each node takes one more while the system resolves
+/// its name.
+const DISK_THREADS: usize = MAX_READS + MAX_WRITES + 4;
+
+/// The state of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Another owner has the store, or it cannot be opened.
+    Waiting,
+    /// The owner serves requests.
+    Serving,
+    /// The owner writes its memory to the store.
+    Closing,
+    /// The owner has ended.
+    Ended,
+}
+
+/// The handle of an owner. Dropping it does not end the owner.
+#[derive(Debug)]
+pub struct RunningOwner {
+    stop: watch::Sender<bool>,
+    state: watch::Receiver<State>,
+    thread: Option<JoinHandle<()>>,
+    ended: mpsc::Receiver<()>,
+}
+
+impl RunningOwner {
+    /// Starts an owner.
+    ///
+    /// # Errors
+    /// The system cannot create a thread.
+    pub fn start(config: Config, open: StoreOpener, log: Log) -> Result<Self, std::io::Error> {
+        let (stop, stopped) = watch::channel(false);
+        let (end, ended) = mpsc::channel();
+        let (entered, state) = watch::channel(State::Waiting);
+        let life = OwnerLifetime {
+            config,
+            log,
+            stop: stopped,
+            state: entered,
+        };
+        let thread = without_signals(|| {
+            std::thread::Builder::new()
+                .name("sszip-owner".into())
+                .spawn(move || {
+                    life.run(open);
+                    // the receiver may be gone
+                    let _ = end.send(());
+                })
+        })?;
+        Ok(Self {
+            stop,
+            state,
+            thread: Some(thread),
+            ended,
+        })
+    }
+
+    /// The present state.
+    pub fn state(&self) -> State {
+        *self.state.borrow()
+    }
+
+    /// Waits until the owner has an open store and serves, for `limit` at most.
+    pub fn wait_while_waiting(&self, limit: Duration) {
+        let since = std::time::Instant::now();
+        while self.state() == State::Waiting && since.elapsed() < limit {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Returns a function that stops the owner, from any thread.
+    pub fn stopper(&self) -> impl Fn() + Send + 'static {
+        let stop = self.stop.clone();
+        move || {
+            // no receiver: the owner has ended
+            let _ = stop.send(true);
+        }
+    }
+
+    /// Waits until the owner has ended, which without a stop happens only if it cannot serve.
+    pub fn wait(&mut self) {
+        self.wait_for_end(Duration::MAX);
+    }
+
+    /// Stops the owner, and waits for `limit` at most. Returns whether it has ended.
+    pub fn stop_within(&mut self, limit: Duration) -> bool {
+        self.stopper()();
+        self.wait_for_end(limit)
+    }
+
+    fn wait_for_end(&mut self, limit: Duration) -> bool {
+        let timeout = Err(mpsc::RecvTimeoutError::Timeout);
+        if self.state() != State::Ended && self.ended.recv_timeout(limit) == timeout {
+            return false;
+        }
+        if let Some(thread) = self.thread.take() {
+            // its panic is logged already
+            let _ = thread.join();
+        }
+        true
+    }
+}
+
+/// Calls `start` with all signals blocked, which threads that it starts inherit.
+fn without_signals<T>(
+    start: impl FnOnce() -> Result<T, std::io::Error>,
+) -> Result<T, std::io::Error> {
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+    let started = start();
+    before.thread_set_mask()?;
+    started
+}
+
+struct OwnerLifetime {
+    config: Config,
+    log: Log,
+    stop: watch::Receiver<bool>,
+    state: watch::Sender<State>,
+}
+
+impl OwnerLifetime {
+    fn run(&self, open: StoreOpener) {
+        if let Err(error) = self.wait_and_serve(open) {
+            (self.log)(Level::Error, &error.to_string());
+        }
+        self.state.send_replace(State::Ended);
+    }
+
+    fn wait_and_serve(&self, mut open: StoreOpener) -> Result<(), std::io::Error> {
+        raise_limit();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(self.config.threads)
+            .max_blocking_threads(DISK_THREADS + self.config.threads + self.config.follows.len())
+            .thread_name("sszip-serving")
+            .enable_all()
+            .build()?;
+        let Some(disk) = runtime.block_on(self.wait_for_store(&mut open)) else {
+            return Ok(());
+        };
+        // no other owner has granted send leases since: the store is open here
+        let owner = Owner::new(disk, self.config.memory, now());
+        let owner = Arc::new(owner.with_inactivity_period(self.config.inactive));
+        let coder = match self.config.recompress {
+            true => Some(Recompressor::start()?),
+            false => None,
+        };
+        let served = runtime.block_on(self.serve(Arc::clone(&owner), coder));
+        self.state.send_replace(State::Closing);
+        // ends the remaining connections and the calls that wait for the disk
+        runtime.shutdown_timeout(Duration::from_millis(500));
+        if let Err(error) = owner.close(now()) {
+            (self.log)(Level::Error, &format!("not all was stored: {error}"));
+        }
+        served
+    }
+
+    /// Waits for the store to open. Returns `None` when the owner is stopped before.
+    async fn wait_for_store(&self, open: &mut StoreOpener) -> Option<Box<dyn OwnerStore>> {
+        let mut stop = self.stop.clone();
+        let mut said = None;
+        loop {
+            let why = match open(now()) {
+                Ok(disk) => return Some(disk),
+                Err(why) => why,
+            };
+            let wait = match &why {
+                OpenStoreError::NotYet => RETRY_SOON,
+                OpenStoreError::Locked => RETRY,
+                OpenStoreError::Failed(_) => RETRY_BROKEN,
+            };
+            // logged once, not at each attempt
+            if why != OpenStoreError::NotYet && said.as_ref() != Some(&why) {
+                match &why {
+                    OpenStoreError::Locked => (self.log)(
+                        Level::Notice,
+                        "another owner has the store; waiting for it to end",
+                    ),
+                    OpenStoreError::Failed(text) => (self.log)(Level::Error, text),
+                    OpenStoreError::NotYet => {}
+                }
+                said = Some(why);
+            }
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(wait)) => {}
+                () = server::wait_for_stop(&mut stop) => return None,
+            }
+        }
+    }
+
+    async fn serve(
+        &self,
+        owner: Arc<Owner>,
+        coder: Option<Recompressor>,
+    ) -> Result<(), std::io::Error> {
+        let config = &self.config;
+        let idle = Duration::from_millis(config.idle_timeout);
+        let limits = Limits {
+            max_entry: usize::try_from(config.max_entry).unwrap_or(usize::MAX),
+            body_timeout: idle,
+        };
+        let path = config.socket.display();
+        let (socket, listener) = Socket::bind(&config.socket, config.socket_user)
+            .map_err(|error| std::io::Error::new(error.kind(), format!("{path}: {error}")))?;
+        owner.start_listening(now());
+        // before any request is served: no block is final until it is known to be
+        let follow = |(name, follow): &(String, HeadSource)| {
+            let namespace = namespace_for_name(name.as_bytes());
+            let heights = match follow.api {
+                Api::Execution => HeightKind::Blocks,
+                Api::Beacon => HeightKind::Slots,
+            };
+            owner.follow(namespace, heights, now());
+            owner.set_awaiting_identity(&namespace, true);
+            Arc::new(Chain::new(namespace, name))
+        };
+        let chains: Vec<_> = config.follows.iter().map(follow).collect();
+        let engine = Arc::new(Engine::new(owner, chains.clone(), coder));
+        let service = Arc::new(Service::new(Arc::clone(&engine), limits));
+        // all of them end with this set
+        let mut tasks = JoinSet::new();
+        tasks.spawn({
+            let engine = Arc::clone(&engine);
+            async move { engine.run_timer().await }
+        });
+        tasks.spawn({
+            let (engine, log) = (Arc::clone(&engine), Arc::clone(&self.log));
+            let every = Duration::from_millis(config.flush_interval);
+            async move { engine.run_flushes(every, &log).await }
+        });
+        if let Some(inactive) = config.inactive {
+            let engine = Arc::clone(&engine);
+            tasks.spawn(async move { engine.run_expiry(inactive).await });
+        }
+        self.state.send_replace(State::Serving);
+        (self.log)(Level::Notice, &format!("serving on {path}"));
+        for (chain, (name, follow)) in chains.into_iter().zip(&config.follows) {
+            let line = format!("follows {name} at {}", follow.url_origin());
+            (self.log)(Level::Notice, &line);
+            let (engine, log) = (Arc::clone(&engine), Arc::clone(&self.log));
+            tasks.spawn(follower::run(follow.clone(), chain, engine, log));
+        }
+        // on the pool: this thread would do nothing but accept
+        let served = tokio::spawn(server::serve(
+            listener,
+            service,
+            idle,
+            self.stop.clone(),
+            Arc::clone(&self.log),
+        ));
+        let served = served.await;
+        tasks.shutdown().await;
+        drop(socket);
+        served.map_err(std::io::Error::other)?
+    }
+}

@@ -1,0 +1,272 @@
+//! Responses of the owner: heads and bodies.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::header::{HeaderName, HeaderValue, AGE, ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use hyper::{HeaderMap, Response, StatusCode};
+use serde_json::Value;
+use sszip_core::cache::chain::ChainState;
+use sszip_core::cache::owner::leases::Lease;
+use sszip_core::cache::owner::memory_tier::MemoryEntry;
+use sszip_core::cache::owner::state::OwnerEntry;
+use sszip_core::cache::owner::CallTime;
+use sszip_core::cache::{owner_event, Key};
+use sszip_core::status::Format;
+
+use crate::engine::PurgeOutcome;
+use crate::events::EventStream;
+use crate::follow::chain::Chain;
+use crate::request::{ChainQuery, Problem};
+
+/// The body of a response.
+pub enum ResponseBody {
+    /// Pieces of a body of known length.
+    Whole(VecDeque<Bytes>),
+    /// An event stream, without an end.
+    Events(Box<EventStream>),
+}
+
+impl ResponseBody {
+    fn from_bytes(bytes: impl Into<Bytes>) -> Self {
+        Self::Whole(VecDeque::from([bytes.into()]))
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Self::Whole(pieces) => Poll::Ready(pieces.pop_front().map(Frame::data).map(Ok)),
+            Self::Events(stream) => stream
+                .poll_next(context)
+                .map(|bytes| bytes.map(Frame::data).map(Ok)),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Self::Whole(pieces) if pieces.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(pieces) => {
+                SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum())
+            }
+            Self::Events(_) => SizeHint::default(),
+        }
+    }
+}
+
+const FRESH: HeaderName = HeaderName::from_static("sszip-fresh");
+const CLASS: HeaderName = HeaderName::from_static("sszip-class");
+const GENERATION: HeaderName = HeaderName::from_static("sszip-generation");
+const CHAIN: HeaderName = HeaderName::from_static("sszip-chain");
+const CHAIN_STATE: HeaderName = HeaderName::from_static("sszip-chain-state");
+const LEASE: HeaderName = HeaderName::from_static("sszip-lease");
+
+/// Sets the headers of every response of an owner: the newest purge that it knows, and the state
+/// of a chain if the request names one. A chain that is not followed has no state.
+pub fn set_reply_headers(
+    fields: &mut HeaderMap,
+    generation: u64,
+    chain: Option<(ChainQuery, Option<(u64, ChainState)>)>,
+) {
+    fields
+        .entry(GENERATION)
+        .or_insert_with(|| generation.into());
+    let Some((about, told)) = chain else {
+        return;
+    };
+    let Some((number, state)) = told else {
+        fields.insert(CHAIN, HeaderValue::from_static("none"));
+        return;
+    };
+    fields.insert(CHAIN, number.into());
+    if about.known != Some(number) {
+        let text = owner_event::chain(&about.namespace, &state);
+        // JSON can always be a header
+        if let Ok(text) = HeaderValue::try_from(text) {
+            fields.insert(CHAIN_STATE, text);
+        }
+    }
+}
+
+/// Sets the newest purge that was known before the lookup.
+pub fn set_generation_header(fields: &mut HeaderMap, generation: u64) {
+    fields.insert(GENERATION, generation.into());
+}
+
+fn with_type(
+    status: StatusCode,
+    media_type: &'static str,
+    body: ResponseBody,
+) -> Response<ResponseBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+}
+
+/// The bytes of an entry, borrowed from memory.
+struct Shared(Arc<MemoryEntry>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        self.0.body()
+    }
+}
+
+/// The response with an entry.
+pub fn entry(found: OwnerEntry, now: CallTime) -> Response<ResponseBody> {
+    let kept = found.kept;
+    let (fresh, age) = (kept.remaining_ttl(now), kept.age(now) / 1_000);
+    let class = kept.attributes().class.name();
+    let body = ResponseBody::from_bytes(Bytes::from_owner(Shared(kept)));
+    let mut response = with_type(StatusCode::OK, "application/vnd.sszip.entry", body);
+    let fields = response.headers_mut();
+    fields.insert(FRESH, fresh.into());
+    fields.insert(AGE, age.into());
+    fields.insert(CLASS, HeaderValue::from_static(class));
+    response
+}
+
+/// The response with several entries.
+pub fn entries(all: Vec<(Key, OwnerEntry)>, now: CallTime) -> Response<ResponseBody> {
+    let mut pieces = VecDeque::with_capacity(2 * all.len());
+    for (key, OwnerEntry { kept, .. }) in all {
+        let mut head = Vec::with_capacity(48);
+        head.extend(key);
+        head.extend(kept.remaining_ttl(now).to_be_bytes());
+        head.extend((kept.body().len() as u64).to_be_bytes());
+        pieces.push_back(Bytes::from(head));
+        if !kept.body().is_empty() {
+            pieces.push_back(Bytes::from_owner(Shared(kept)));
+        }
+    }
+    with_type(
+        StatusCode::OK,
+        "application/vnd.sszip.entries",
+        ResponseBody::Whole(pieces),
+    )
+}
+
+/// The response that there is no such entry, with the lease if one was requested.
+pub fn missing(lease: Option<Lease>) -> Response<ResponseBody> {
+    let mut response = problem(&Problem::new(StatusCode::NOT_FOUND, "no such entry"));
+    let lease = match lease {
+        Some(Lease::Granted) => "granted",
+        Some(Lease::Pending) => "pending",
+        Some(Lease::Full) | None => return response,
+    };
+    response
+        .headers_mut()
+        .insert(LEASE, HeaderValue::from_static(lease));
+    response
+}
+
+/// A response without a body.
+pub fn empty(status: StatusCode) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::Whole(VecDeque::new()));
+    *response.status_mut() = status;
+    response
+}
+
+/// The response to a completed purge.
+pub fn purged(purged: PurgeOutcome) -> Response<ResponseBody> {
+    let said = serde_json::json!({ "generation": purged.generation, "entries": purged.entries });
+    let body = ResponseBody::from_bytes(format!("{said}\n"));
+    let mut response = with_type(StatusCode::OK, "application/json", body);
+    set_generation_header(response.headers_mut(), purged.generation);
+    response
+}
+
+/// The response with an event stream.
+pub fn events(stream: EventStream) -> Response<ResponseBody> {
+    let body = ResponseBody::Events(Box::new(stream));
+    let mut response = with_type(StatusCode::OK, "text/event-stream", body);
+    response
+        .headers_mut()
+        .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// The response to a rejected request (RFC 9457).
+pub fn problem(problem: &Problem) -> Response<ResponseBody> {
+    let details = serde_json::json!({
+        "title": problem.status.canonical_reason(),
+        "status": problem.status.as_u16(),
+        "detail": problem.detail,
+    });
+    let body = ResponseBody::from_bytes(details.to_string());
+    let mut response = with_type(problem.status, "application/problem+json", body);
+    if let Some(allow) = problem.allow {
+        response
+            .headers_mut()
+            .insert(ALLOW, HeaderValue::from_static(allow));
+    }
+    response
+}
+
+/// The status of a followed chain.
+fn chain_status(chain: &Chain) -> Value {
+    let status = chain.status();
+    let now = crate::clock::now().monotonic;
+    let seconds = |at: u64| now.saturating_sub(at) as f64 / 1000.0;
+    let last_reorgs = status.last_reorgs.iter().map(|reorg| {
+        serde_json::json!({
+            "age": seconds(reorg.at),
+            "from": reorg.from,
+            "blocks": reorg.blocks,
+        })
+    });
+    serde_json::json!({
+        "namespace": hex::encode(chain.namespace),
+        "name": chain.name,
+        "state": status.state.name(),
+        "head": status.head,
+        "head_age": status.moved.map(seconds),
+        "final": status.last_final,
+        "reorgs": status.reorgs,
+        "last_reorgs": last_reorgs.collect::<Vec<_>>(),
+        "error": status.error,
+    })
+}
+
+/// The status of the owner.
+pub fn status(
+    mut status: Value,
+    chains: &[Arc<Chain>],
+    uptime: u64,
+    (connections, waits): (usize, usize),
+) -> Value {
+    status["version"] = 1.into();
+    status["software"] = concat!("sszip/", env!("CARGO_PKG_VERSION")).into();
+    status["pid"] = std::process::id().into();
+    status["uptime"] = uptime.into();
+    status["connections"] = connections.into();
+    status["waits"] = waits.into();
+    status["chains"] = chains.iter().map(|chain| chain_status(chain)).collect();
+    status
+}
+
+/// The response with the owner's status, in the requested format.
+pub fn status_response(format: Format, status: Value) -> Response<ResponseBody> {
+    let body = ResponseBody::from_bytes(format.write_of_owner(status));
+    let mut response = with_type(StatusCode::OK, format.media_type(), body);
+    let no_store = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(CACHE_CONTROL, no_store);
+    response
+}

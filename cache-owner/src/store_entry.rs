@@ -1,0 +1,125 @@
+//! Work on an entry after the response: strict reading, recompression and storing; or a query to
+//! the node whether the entry is final.
+
+use std::sync::Arc;
+
+use sszip_core::cache::freshness::FinalUpgrade;
+use sszip_core::cache::owner::memory_tier::MemoryEntry;
+use sszip_core::cache::owner::state::OwnerEntry;
+use sszip_core::cache::owner::Owner;
+use sszip_core::cache::Key;
+
+use crate::clock::now;
+use crate::engine::Engine;
+
+/// An entry on its way to the disk. If it does not get there, it is offered again on its next
+/// request, or at the end of the owner.
+struct PendingStore {
+    kept: Arc<MemoryEntry>,
+    is_to_be_stored: bool,
+}
+
+impl Drop for PendingStore {
+    fn drop(&mut self) {
+        if self.is_to_be_stored {
+            self.kept.mark_store_rejected();
+        }
+    }
+}
+
+impl Engine {
+    /// The form of an entry that may be sent, if any. Stores the entry in the background if it
+    /// should be. `room` is the rest of the bytes that may be
+    /// [read at once](crate::engine::INLINE_CHECK_BYTES).
+    pub(crate) fn entry_read(
+        self: &Arc<Self>,
+        key: Key,
+        mut found: OwnerEntry,
+        room: &mut u64,
+    ) -> Option<OwnerEntry> {
+        if let Some(length) = found.kept.unchecked_length() {
+            if length <= *room {
+                *room -= length;
+                found.kept = self.owner.check_entry(&key, &found.kept)?;
+            }
+        }
+        if found.is_to_be_stored || found.kept.unchecked_length().is_some() {
+            self.read_and_store(key, Arc::clone(&found.kept), found.is_to_be_stored);
+        }
+        Some(found)
+    }
+
+    /// Reads an entry strictly if it is unchecked, and stores it if `stores`, in the background.
+    pub(crate) fn read_and_store(self: &Arc<Self>, key: Key, kept: Arc<MemoryEntry>, stores: bool) {
+        let Ok(place) = Arc::clone(&self.storing).try_acquire_owned() else {
+            // it is offered again on its next request
+            if stores {
+                kept.mark_store_rejected();
+            }
+            return;
+        };
+        let waits = PendingStore {
+            kept,
+            is_to_be_stored: stores,
+        };
+        let engine = Arc::clone(self);
+        tokio::spawn(async move {
+            let _place = place;
+            engine.run_pending_store(key, waits).await
+        });
+    }
+
+    /// Reads and stores an entry. Returns `None` if it is no valid entry, or was purged or filled
+    /// again in the meantime.
+    async fn run_pending_store(&self, key: Key, mut waits: PendingStore) -> Option<()> {
+        if waits.kept.unchecked_length().is_some() {
+            let read = move |owner: &Owner| {
+                waits.kept = owner.check_entry(&key, &waits.kept)?;
+                Some(waits)
+            };
+            waits = self.run_write(read).await.ok()??;
+        }
+        if !waits.is_to_be_stored {
+            return Some(());
+        }
+        if let Some(coder) = &self.coder {
+            if let Some(body) = coder.recompress(&waits.kept).await {
+                waits.kept = self
+                    .owner
+                    .replace_by_recompressed(&key, &waits.kept, body)?;
+            }
+        }
+        let store = move |owner: &Owner| {
+            waits.is_to_be_stored = false;
+            // a failure is counted, and the store reports its cause once
+            drop(owner.store(&key, &waits.kept, now()));
+        };
+        self.run_write(store).await.ok()
+    }
+
+    /// Queries the node whether the block of an entry is final.
+    pub(crate) fn resolve_finality(
+        &self,
+        key: Key,
+        kept: Arc<MemoryEntry>,
+        if_final: FinalUpgrade,
+    ) {
+        let chain = self.chain(&kept.attributes().namespace);
+        let Some(node) = chain.and_then(|chain| chain.node()) else {
+            return;
+        };
+        // without the query the entry keeps its short lifetime
+        let Ok(place) = Arc::clone(&self.questions).try_acquire_owned() else {
+            return;
+        };
+        let owner = Arc::clone(&self.owner);
+        tokio::spawn(async move {
+            let _place = place;
+            if let Ok(Some(block)) = node.transaction_block(&if_final.transaction).await {
+                if block <= if_final.last {
+                    owner.make_final(&key, &kept, block, if_final.valid, now());
+                }
+            }
+        });
+    }
+}

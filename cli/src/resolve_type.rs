@@ -1,0 +1,133 @@
+//! The type that the arguments name.
+
+use sszip_core::ssz::schema::SchemaError;
+use sszip_core::ssz::{Fork, Preset, Schema, TypeId};
+
+use crate::args::TypeArguments;
+use crate::Failure;
+
+/// Words in type expressions other than names of types and constants.
+const WORDS: [&str; 13] = [
+    "Bitlist",
+    "Bitvector",
+    "ByteList",
+    "ByteVector",
+    "CompatibleUnion",
+    "Enum",
+    "List",
+    "Optional",
+    "ProgressiveBitlist",
+    "ProgressiveByteList",
+    "ProgressiveList",
+    "Text",
+    "Vector",
+];
+
+impl TypeArguments {
+    /// The type, and the fork that the arguments name.
+    pub fn resolve(&self) -> Result<(Schema, TypeId, Option<Fork>), Failure> {
+        let fork = match self.fork {
+            Some(fork) => fork,
+            None if Schema::is_fork_independent(&self.name) => Fork::Phase0,
+            None => return Err(self.no_fork()),
+        };
+        let usage = |bad: SchemaError| {
+            let meant = suggest_type(&self.name, Some(fork), self.preset);
+            Failure::Usage(format!("{fork}, {}: {bad}{meant}", self.preset))
+        };
+        let (schema, ty) = self.type_in(fork, self.preset).map_err(usage)?;
+        Ok((schema, ty, self.fork))
+    }
+
+    /// The type in another fork or preset.
+    pub fn type_in(&self, fork: Fork, preset: Preset) -> Result<(Schema, TypeId), SchemaError> {
+        let limits: Vec<(&str, u64)> = self
+            .limits
+            .iter()
+            .map(|(name, number)| (name.as_str(), *number))
+            .collect();
+        let mut schema = Schema::with_limits(fork, preset, &limits)?;
+        let ty = schema.parse(&self.name)?;
+        Ok((schema, ty))
+    }
+
+    /// The name of the type, if some fork has it.
+    pub fn known_type_name(&self) -> Result<&str, Failure> {
+        let name = self.name.as_str();
+        if forks_with_type(name, self.preset).next().is_some() {
+            return Ok(name);
+        }
+        let meant = suggest_type(name, None, self.preset);
+        Err(Failure::Usage(format!("no fork has {name}{meant}")))
+    }
+
+    fn no_fork(&self) -> Failure {
+        let name = &self.name;
+        match suggest_type(name, None, self.preset) {
+            meant if meant.is_empty() => Failure::Usage(format!(
+                "{name} is another type in each fork: --fork is missing"
+            )),
+            meant => Failure::Usage(format!("no fork has {name}{meant}")),
+        }
+    }
+}
+
+/// A hint for a type with an unknown name; empty if all names are known.
+pub fn suggest_type(text: &str, fork: Option<Fork>, preset: Preset) -> String {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let names = text.split(|c| !is_word(c)).filter(|word| {
+        word.contains(|c: char| c.is_ascii_lowercase())
+            && word.starts_with(|c: char| c.is_ascii_alphabetic())
+            && !WORDS.contains(word)
+            && !["boolean", "floorlog2"].contains(word)
+            && !word.starts_with("uint")
+    });
+    for name in names {
+        let forks: Vec<Fork> = forks_with_type(name, preset).collect();
+        match (forks.as_slice(), fork) {
+            ([], _) => {}
+            ([_, ..], None) => continue,
+            (forks, Some(fork)) if forks.contains(&fork) => continue,
+            ([only], _) => return format!("; {only} has it"),
+            ([first, .., last], _) => return format!("; {first} to {last} have it"),
+        }
+        let forks = fork.map_or(Fork::ALL.to_vec(), |fork| vec![fork]);
+        let known = forks
+            .iter()
+            .flat_map(|fork| Schema::for_fork(*fork, preset).named());
+        let known = known.map(|(known, _)| known).chain(WORDS);
+        return match nearest_name(name, known) {
+            Some(known) => format!("; did you mean {known}?"),
+            None => String::new(),
+        };
+    }
+    String::new()
+}
+
+/// The forks that have a type with this name.
+fn forks_with_type(name: &str, preset: Preset) -> impl Iterator<Item = Fork> + '_ {
+    let forks = Fork::ALL.iter().copied();
+    forks.filter(move |fork| Schema::for_fork(*fork, preset).find(name).is_some())
+}
+
+/// The known name with the smallest distance, if that is small enough.
+fn nearest_name<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let lower = name.to_ascii_lowercase();
+    let known = known.map(|known| (edit_distance(&lower, &known.to_ascii_lowercase()), known));
+    let (distance, known) = known.min()?;
+    (distance <= 1 + name.len() / 4).then_some(known)
+}
+
+/// Number of letters to change, add or remove (Levenshtein distance).
+fn edit_distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (n, a) in (1..).zip(one.bytes()) {
+        let mut before = std::mem::replace(&mut row[0], n);
+        for (m, b) in (1..).zip(other.bytes()) {
+            let changed = before + usize::from(a != b);
+            before = row[m];
+            row[m] = changed.min(before + 1).min(row[m - 1] + 1);
+        }
+    }
+    row[other.len()]
+}

@@ -1,0 +1,25 @@
+//! Whether standard output was closed when the program started. Rust opens /dev/null in place of a
+//! closed descriptor before `main` runs, and writes to that succeed; so the check runs before it.
+
+#![allow(unsafe_code)] // before main there is no other way
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program was started without a standard output.
+pub fn was_stdout_closed() -> bool {
+    CLOSED.load(Ordering::Relaxed)
+}
+
+#[cfg(target_os = "linux")]
+#[used]
+#[link_section = ".init_array"]
+static ASK: extern "C" fn() = is_stdout_open;
+
+#[cfg(target_os = "linux")]
+extern "C" fn is_stdout_open() {
+    // SAFETY: it takes numbers only, and changes nothing.
+    let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
+    CLOSED.store(flags == -1, Ordering::Relaxed);
+}

@@ -1,0 +1,95 @@
+//! Request heads of background requests.
+
+use sszip_core::exchange::HeadEdit;
+
+use crate::envoy::Head;
+
+/// Headers that the router sets about its own processing, and that have other
+/// values for another request.
+const OF_THE_ROUTER: [&[u8]; 3] = [TIMEOUT, b"x-envoy-attempt-count", b"x-envoy-original-path"];
+
+/// Header with the time for which the router awaits the response.
+const TIMEOUT: &[u8] = b"x-envoy-expected-rq-timeout-ms";
+
+/// Headers of a request, with names in lower case, pseudo-headers included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestHeaders(Vec<(Vec<u8>, Vec<u8>)>);
+
+impl RequestHeaders {
+    /// Copies the headers of a head.
+    pub fn from_head(head: &Head) -> Self {
+        let fields = head.fields();
+        Self(
+            fields
+                .map(|(name, value)| (name.to_vec(), value.to_vec()))
+                .collect(),
+        )
+    }
+
+    /// All headers, in order.
+    pub fn all(&self) -> &[(Vec<u8>, Vec<u8>)] {
+        &self.0
+    }
+
+    /// Values of the lines of the header `name`.
+    pub fn lines<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        let named = self.0.iter().filter(move |(known, _)| known == name);
+        named.map(|(_, value)| &**value)
+    }
+
+    /// Adds a line of a header.
+    pub fn add(&mut self, name: &[u8], value: &[u8]) {
+        self.0.push((name.to_vec(), value.to_vec()));
+    }
+
+    /// Sets a header to one line.
+    pub fn set(&mut self, name: &[u8], value: &[u8]) {
+        self.remove(name);
+        self.add(name, value);
+    }
+
+    /// Removes all lines of a header.
+    pub fn remove(&mut self, name: &[u8]) {
+        self.0.retain(|(known, _)| known != name);
+    }
+
+    /// Applies the head edits of a driver.
+    pub fn edit(&mut self, edits: &[HeadEdit]) {
+        for edit in edits {
+            let name = edit.name.to_ascii_lowercase();
+            match &edit.value {
+                Some(value) => self.set(name.as_bytes(), value),
+                None => self.remove(name.as_bytes()),
+            }
+        }
+    }
+
+    /// Sets the headers that describe a body of this length.
+    pub fn set_body_length(&mut self, length: usize) {
+        for name in [
+            &b"content-length"[..],
+            b"transfer-encoding",
+            b"trailer",
+            b"expect",
+        ] {
+            self.remove(name);
+        }
+        if length > 0 {
+            self.add(b"content-length", length.to_string().as_bytes());
+        }
+    }
+
+    /// Removes the router's own headers, which must not be sent, and returns
+    /// the time in milliseconds for which the router awaits a response, if they
+    /// contain it.
+    pub fn take_timeout(&mut self) -> Option<u64> {
+        let said = self.lines(TIMEOUT).next().and_then(|value| {
+            let digits = std::str::from_utf8(value).ok()?;
+            digits.parse().ok()
+        });
+        for name in OF_THE_ROUTER {
+            self.remove(name);
+        }
+        said
+    }
+}

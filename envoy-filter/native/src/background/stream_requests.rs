@@ -1,0 +1,120 @@
+//! Background requests of one stream.
+
+use std::sync::Arc;
+
+use sszip_core::exchange::drive::Driver;
+
+use super::header_rewrite::{self, HeaderRewrite};
+use super::request_head::RequestHeaders;
+use super::{BackgroundRequests, PATIENCE};
+use crate::abi::HeaderType;
+use crate::clock;
+use crate::envoy::{Head, Stream};
+
+/// Background requests of a stream's filter.
+#[derive(Debug)]
+pub struct StreamBackground {
+    of_filter: Arc<BackgroundRequests>,
+    began: u64,
+}
+
+/// A forwarded request, from which the router's changes to its headers are
+/// recorded.
+#[derive(Debug)]
+pub struct ForwardedRequest {
+    name: Vec<u8>,
+    head: RequestHeaders,
+}
+
+impl StreamBackground {
+    /// Creates the background requests of a stream that begins now.
+    pub fn new(of_filter: &Arc<BackgroundRequests>) -> Self {
+        Self {
+            of_filter: Arc::clone(of_filter),
+            began: clock::monotonic(),
+        }
+    }
+
+    /// Starts a probe of the node for the driver. `head` is the head of the
+    /// upstream request.
+    pub fn start_probe(&self, driver: Driver, cluster: &[u8], head: &Head) {
+        let path = head.get(":path").unwrap_or_default();
+        let Some(path) = driver.probe_path(path) else {
+            return;
+        };
+        let mut head = RequestHeaders::from_head(head);
+        if let Some(exchange) = driver.exchange() {
+            head.edit(exchange.upstream_edits());
+        }
+        head.set_body_length(0);
+        head.set(b":method", b"GET");
+        head.set(b":path", &path);
+        head.take_timeout();
+        let ms = driver.next_timeout_ms().unwrap_or(PATIENCE);
+        self.submit(driver, cluster, head, Vec::new(), ms);
+    }
+
+    /// Whether a background update of the request is possible, because the
+    /// router's changes to its head are recorded.
+    pub fn can_update(&self, stream: Stream, head: &Head, now: u64) -> bool {
+        let known = &self.of_filter.rewritings;
+        self.of_filter.has_request_for(self.began) && known.get(&name(stream, head), now).is_some()
+    }
+
+    /// Copies the request head before the router receives it; `None` if its
+    /// changes are recorded already.
+    pub fn forwards(&self, stream: Stream, now: u64) -> Option<ForwardedRequest> {
+        let head = stream.head(HeaderType::Request);
+        let name = name(stream, &head);
+        let is_fresh = self.of_filter.rewritings.is_fresh(&name, now);
+        let head = (!is_fresh).then(|| RequestHeaders::from_head(&head))?;
+        Some(ForwardedRequest { name, head })
+    }
+
+    /// Records the router's changes, after the upstream responded to the
+    /// request.
+    pub fn forwarded(&self, stream: Stream, sent: ForwardedRequest, now: u64) {
+        let head = RequestHeaders::from_head(&stream.head(HeaderType::Request));
+        let rewriting = HeaderRewrite::diff(sent.head, head);
+        self.of_filter.rewritings.record(sent.name, rewriting, now);
+    }
+
+    /// Starts a background update of a request whose client receives a stored
+    /// response. `pieces` is its body.
+    pub fn update(&self, mut driver: Driver, stream: Stream, pieces: &[&[u8]]) {
+        let head = stream.head(HeaderType::Request);
+        let name = name(stream, &head);
+        let known = &self.of_filter.rewritings;
+        let Some(rewriting) = known.get(&name, clock::monotonic()) else {
+            return;
+        };
+        let mut head = RequestHeaders::from_head(&head);
+        if let Some(exchange) = driver.exchange() {
+            head.edit(exchange.upstream_edits());
+        }
+        let own = driver.exchange().map_or(0, |it| it.request_body().len());
+        let body = match own {
+            0 => driver.copy_body(pieces),
+            _ => Some(Vec::new()),
+        };
+        let Some(body) = body else {
+            return;
+        };
+        head.set_body_length(own + body.len());
+        rewriting.apply(&mut head);
+        let ms = rewriting.timeout.unwrap_or(PATIENCE);
+        self.submit(driver, stream.cluster(), head, body, ms);
+    }
+
+    fn submit(&self, driver: Driver, cluster: &[u8], head: RequestHeaders, body: Vec<u8>, ms: u64) {
+        let all = &self.of_filter;
+        all.enqueue(self.began, driver, cluster, head, body, ms);
+    }
+}
+
+/// Name under which the router's changes are recorded.
+fn name(stream: Stream, head: &Head) -> Vec<u8> {
+    let get = |name| head.get(name).unwrap_or_default();
+    let (route, cluster) = (stream.route(), stream.cluster());
+    header_rewrite::name(route, cluster, get(":authority"), get(":path"))
+}

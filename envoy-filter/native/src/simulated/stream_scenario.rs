@@ -1,0 +1,255 @@
+//! One stream with the events of its client and its node.
+
+use std::sync::Arc;
+#[cfg(test)]
+use std::sync::{Mutex, Weak};
+
+use sszip_core::gzip::inflate::gunzip;
+
+use super::choices::Choices;
+use super::config::MainThread;
+use super::node::{self, ClientRequest};
+use super::stream;
+use super::stream_state::{drained, field, fields, is_over, shared, world, Events, StreamState};
+use crate::abi::FilterPtr;
+
+/// The remaining events of a stream.
+pub struct StreamScenario {
+    stream: FilterPtr,
+    question: ClientRequest,
+    /// Pieces of the request, and whether another filter has buffered them.
+    request: Vec<Vec<u8>>,
+    is_same: bool,
+    with_trailers: bool,
+    sent_head: bool,
+    sent_all: bool,
+    /// Remaining pieces of the response, in reverse, and the number of pieces
+    /// after which it is truncated.
+    answer: Option<Vec<Vec<u8>>>,
+    cut_after: Option<usize>,
+    answered: usize,
+    with_length: bool,
+    /// The node responds before it has the whole request.
+    is_early: bool,
+    /// The node redirects the client, and the router follows.
+    redirects: bool,
+    leaves: bool,
+}
+
+impl StreamScenario {
+    pub fn new(chance: &mut Choices<'_>, main: &MainThread) -> Self {
+        let question = ClientRequest::any(chance, main.place());
+        let (method, path) = question.head();
+        let body = question.body();
+        let length = body.len().to_string();
+        let mut head = vec![(":method", method), (":path", &path), (":authority", "a")];
+        if !body.is_empty() {
+            head.push(("content-type", "application/json"));
+            if chance.below(2) == 0 {
+                head.push(("content-length", &length));
+            }
+        }
+        if chance.below(3) > 0 {
+            head.push(("accept-encoding", "gzip"));
+        }
+        if let (ClientRequest::State(_), 0..=1) = (&question, chance.below(3)) {
+            head.push(("accept", "application/octet-stream, application/json;q=0.9"));
+        }
+        let route = match question {
+            ClientRequest::Purge(_) => Some(main.purges()),
+            _ => main.route(chance),
+        };
+        let stream = stream::start_stream(StreamState {
+            config: Some(main.filter()),
+            route,
+            request: fields(head),
+            limit: chance.one_of(&[100, 1 << 20]),
+            is_slow: chance.below(2) == 0,
+            ..StreamState::default()
+        });
+        Self {
+            stream,
+            request: chance.split(body.as_bytes()),
+            question,
+            is_same: chance.below(4) == 0,
+            with_trailers: chance.below(4) == 0,
+            sent_head: false,
+            sent_all: false,
+            answer: None,
+            cut_after: (chance.below(5) == 0).then(|| chance.below(8)),
+            answered: 0,
+            with_length: chance.below(2) == 0,
+            is_early: chance.below(2) == 0,
+            redirects: chance.once_in(8),
+            leaves: chance.below(4) == 0,
+        }
+    }
+
+    pub fn is_over(&self) -> bool {
+        is_over(self.stream)
+    }
+
+    /// Performs the next possible event. Returns whether there was one.
+    pub fn step(&mut self, chance: &mut Choices<'_>) -> bool {
+        let stream = self.stream;
+        // events wait while more of the stream arrives
+        let events = match chance.once_in(4) {
+            true => Vec::new(),
+            false => drained(&self.events()),
+        };
+        for event in &events {
+            stream::scheduled(stream, *event);
+            if self.is_over() {
+                return true;
+            }
+        }
+        if stream::lower_watermark(stream) {
+            return true;
+        }
+        if self.leaves && chance.below(12) == 0 {
+            world(stream).was_broken = true;
+            stream::end_stream(stream);
+            return true;
+        }
+        match chance.below(2) {
+            0 => self.request(chance) || self.response(chance) || !events.is_empty(),
+            _ => self.response(chance) || self.request(chance) || !events.is_empty(),
+        }
+    }
+
+    fn events(&self) -> Events {
+        Arc::clone(&shared(self.stream).borrow().events)
+    }
+
+    fn request(&mut self, chance: &mut Choices<'_>) -> bool {
+        let stream = self.stream;
+        if !self.sent_head {
+            self.sent_head = true;
+            self.sent_all = self.request.is_empty();
+            stream::request_head(stream, self.sent_all);
+            return true;
+        }
+        if self.sent_all {
+            return false;
+        }
+        if self.request.is_empty() {
+            self.sent_all = true;
+            match chance.below(2) {
+                0 => stream::request_data(stream, Vec::new(), true, false),
+                _ => stream::request_trailers(stream),
+            }
+            return true;
+        }
+        // another filter has buffered the whole body
+        let is_same = std::mem::take(&mut self.is_same);
+        let piece = match is_same {
+            true => std::mem::take(&mut self.request).concat(),
+            false => self.request.remove(0),
+        };
+        self.sent_all = self.request.is_empty() && !self.with_trailers;
+        stream::request_data(stream, piece, self.sent_all, is_same);
+        true
+    }
+
+    fn response(&mut self, chance: &mut Choices<'_>) -> bool {
+        let stream = self.stream;
+        let asked_all = {
+            let world = world(stream);
+            if world.asked.is_none() || !(world.asked_all || self.is_early) || world.response_ended
+            {
+                return false;
+            }
+            world.asked_all
+        };
+        if asked_all && self.answered == 0 && std::mem::take(&mut self.redirects) {
+            stream::follow_redirect(stream);
+            return true;
+        }
+        let at = self.answered;
+        self.answered += 1;
+        if self.cut_after == Some(at) {
+            match at {
+                0 => {
+                    let text = chance.one_of(&["", "no healthy upstream"]);
+                    stream::node_failure(stream, 503, text.into());
+                }
+                _ => stream::local_reply(stream, 503),
+            }
+            return true;
+        }
+        let Some(left) = &mut self.answer else {
+            let answer = {
+                let world = world(stream);
+                let head = world.asked.as_ref().expect("it was asked");
+                match asked_all {
+                    true => node::answer(head, &world.asked_body),
+                    false => node::answer(head, self.question.body().as_bytes()),
+                }
+            };
+            let mut pieces = chance.split(&answer.body);
+            pieces.reverse();
+            self.answer = Some(pieces);
+            stream::response_head(stream, answer.fields(self.with_length), false);
+            return true;
+        };
+        match left.pop() {
+            Some(piece) => stream::response_data(stream, piece, false),
+            None if self.with_trailers && !self.with_length => stream::response_trailers(stream),
+            None => stream::response_data(stream, Vec::new(), true),
+        }
+        true
+    }
+
+    /// Asserts that the client received the right response.
+    pub fn check_response(&self) {
+        let world = shared(self.stream).borrow();
+        assert!(world.is_destroyed);
+        let is_cut = self.cut_after.is_some();
+        if world.was_broken {
+            assert!(self.leaves || is_cut, "broken off");
+            return;
+        }
+        assert!(world.has_ended);
+        let head = world.head.as_ref().expect("it has one");
+        let status = field(head, ":status").unwrap_or_default();
+        if status != b"200" {
+            let is_right = match self.question {
+                // there is no owner
+                ClientRequest::Purge(_) => status == b"503",
+                _ => is_cut && matches!(status, b"502" | b"503"),
+            };
+            let said = world.body.escape_ascii();
+            assert!(is_right, "{} {said}", status.escape_ascii());
+            return;
+        }
+        let length = world.body.len().to_string();
+        let said = field(head, "content-length");
+        assert!(said.is_none_or(|said| said == length.as_bytes()));
+        let plain = match field(head, "content-encoding") {
+            Some(_) => gunzip(&world.body, 1 << 24).expect("it is gzip"),
+            None => world.body.clone(),
+        };
+        self.question.matches_response(head, &plain);
+        let cached = String::from_utf8_lossy(field(head, "cache-status").unwrap_or_default());
+        assert!(
+            !cached.contains("malformed"),
+            "the request was not what it is"
+        );
+    }
+
+    /// Events of the stream's schedulers, as long as there are any.
+    #[cfg(test)]
+    pub fn remaining_events(&self) -> Weak<Mutex<Vec<u64>>> {
+        Arc::downgrade(&self.events())
+    }
+}
+
+impl Drop for StreamScenario {
+    fn drop(&mut self) {
+        if !self.is_over() {
+            // the worker has panicked
+            return;
+        }
+        stream::free(self.stream);
+    }
+}

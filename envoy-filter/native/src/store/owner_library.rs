@@ -1,0 +1,229 @@
+//! `libsszip_owner.so`, which is installed next to the module: the owner of a
+//! store in this process, on threads of its own.
+//! `cache-owner/include/sszip_owner.h` documents its functions.
+
+#![allow(unsafe_code)] // the C ABI
+
+use std::ffi::{c_char, c_void, CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+use crate::abi::LogLevel;
+use crate::envoy::log;
+
+/// Version of the library's ABI, as in the header.
+const ABI: u32 = 5;
+
+const NAME: &str = "libsszip_owner.so";
+
+/// C struct `sszip_owner_config`; a number that is 0 means the owner's default.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Config {
+    size: usize,
+    socket: *const c_char,
+    socket_len: usize,
+    path: *const c_char,
+    path_len: usize,
+    max_size: u64,
+    memory: u64,
+    max_entry: u64,
+    threads: u32,
+    idle_timeout: u64,
+    flush_interval: u64,
+    inactive: u64,
+    no_recompress: u8,
+    heads: *const c_char,
+    heads_len: usize,
+}
+
+/// C types `sszip_owner_level` and `sszip_owner_log`.
+type OwnerLog = Option<unsafe extern "C" fn(level: u32, line: *const c_char)>;
+
+/// Settings of an owner.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub struct Settings {
+    /// Path of the socket on which the owner listens.
+    pub socket: String,
+    /// Folder of the store.
+    pub path: String,
+    /// Settings with the meaning and unit of `sszip_owner_config`, as are those
+    /// that follow.
+    pub max_size: u64,
+    pub memory: u64,
+    pub max_entry: u64,
+    pub inactive: u64,
+    pub no_recompress: bool,
+    pub heads: String,
+}
+
+/// Functions of the library, which stays loaded until the process ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Library {
+    run: unsafe extern "C" fn(*const Config, bool, OwnerLog, *mut bool) -> u64,
+    exit: unsafe extern "C" fn(OwnerLog) -> bool,
+}
+
+impl Library {
+    /// Loads the library.
+    ///
+    /// # Errors
+    /// The library does not exist, or is from another build.
+    pub fn load() -> Result<Self, String> {
+        let path = module_path().with_file_name(NAME);
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+        // SAFETY: loading it runs the initialisers of Rust and RocksDB.
+        let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        if library.is_null() {
+            return Err(format!(
+                "\"cache_path\" needs \"{}\", beside the module: {}",
+                path.display(),
+                load_error()
+            ));
+        }
+        // SAFETY: the functions have the header's types; only functions that
+        // were found are called.
+        unsafe {
+            let abi = function(library, c"sszip_owner_abi")?;
+            let abi: unsafe extern "C" fn() -> u32 = std::mem::transmute(abi);
+            let its = abi();
+            if its != ABI {
+                return Err(format!(
+                    "\"{}\" is of another build than the module, with interface {its} where the \
+                     module has {ABI}: install both files of one build",
+                    path.display()
+                ));
+            }
+            let run = function(library, c"sszip_owner_run")?;
+            let exit = function(library, c"sszip_owner_exit")?;
+            Ok(Self {
+                run: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(*const Config, bool, OwnerLog, *mut bool) -> u64,
+                >(run),
+                exit: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(OwnerLog) -> bool>(
+                    exit,
+                ),
+            })
+        }
+    }
+
+    /// Starts the owner unless it runs, and performs its next work. Returns the
+    /// milliseconds after which to call again, and whether the owner serves.
+    /// Only one thread calls this.
+    pub fn run(&self, settings: &Settings) -> (u64, bool) {
+        let config = Config::from_settings(settings);
+        let mut serves = false;
+        // SAFETY: the strings are valid during the call.
+        let after = unsafe { (self.run)(&raw const config, true, Some(log_line), &raw mut serves) };
+        (after, serves)
+    }
+
+    /// Ends the owner, and stores the entries of its memory. `false`: it is
+    /// still ending. `is_over`: the process ends as well, and has no log any
+    /// more.
+    pub fn exit(&self, is_over: bool) -> bool {
+        // SAFETY: the function has no other arguments.
+        unsafe { (self.exit)(if is_over { None } else { Some(log_line) }) }
+    }
+}
+
+impl Config {
+    fn from_settings(settings: &Settings) -> Self {
+        Self {
+            size: size_of::<Self>(),
+            socket: settings.socket.as_ptr().cast(),
+            socket_len: settings.socket.len(),
+            path: settings.path.as_ptr().cast(),
+            path_len: settings.path.len(),
+            max_size: settings.max_size,
+            memory: settings.memory,
+            max_entry: settings.max_entry,
+            threads: 0,
+            idle_timeout: 0,
+            flush_interval: 0,
+            inactive: settings.inactive,
+            no_recompress: settings.no_recompress.into(),
+            heads: settings.heads.as_ptr().cast(),
+            heads_len: settings.heads.len(),
+        }
+    }
+}
+
+/// Writes a line of the owner to Envoy's log.
+unsafe extern "C" fn log_line(level: u32, line: *const c_char) {
+    let level = match level {
+        0 => LogLevel::Info,
+        _ => LogLevel::Error,
+    };
+    // SAFETY: the header: the line is NUL-terminated, and valid during the
+    // call.
+    let line = unsafe { CStr::from_ptr(line) };
+    // no panic may unwind into the library
+    let _ = std::panic::catch_unwind(|| log(level, &line.to_string_lossy()));
+}
+
+/// Returns the path from which this module was loaded.
+fn module_path() -> std::path::PathBuf {
+    let mut info = libc::Dl_info {
+        dli_fname: ptr::null(),
+        dli_fbase: ptr::null_mut(),
+        dli_sname: ptr::null(),
+        dli_saddr: ptr::null_mut(),
+    };
+    let here = module_path as *const c_void;
+    // SAFETY: any address is accepted; a name that is found is valid as long as
+    // the module.
+    unsafe {
+        if libc::dladdr(here, &raw mut info) == 0 || info.dli_fname.is_null() {
+            return NAME.into();
+        }
+        Path::new(OsStr::from_bytes(CStr::from_ptr(info.dli_fname).to_bytes())).into()
+    }
+}
+
+/// # Safety
+/// The library is open.
+unsafe fn function(library: *mut c_void, name: &CStr) -> Result<*mut c_void, String> {
+    // SAFETY: the function's contract.
+    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
+    match found.is_null() {
+        true => Err(format!("there is no store: {}", load_error())),
+        false => Ok(found),
+    }
+}
+
+/// Returns the error of the last call of the dynamic linker.
+fn load_error() -> String {
+    // SAFETY: the text is NUL-terminated, and valid until the thread's next
+    // call.
+    unsafe {
+        let error = libc::dlerror();
+        match error.is_null() {
+            true => "the system does not say why".into(),
+            false => CStr::from_ptr(error).to_string_lossy().into_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::{Config, ABI};
+
+    #[test]
+    fn struct_layout_equals_the_owner_header() {
+        use sszip_owner::ffi::{sszip_owner_config as Its, SSZIP_OWNER_ABI};
+        assert_eq!(ABI, SSZIP_OWNER_ABI);
+        assert_eq!(size_of::<Config>(), size_of::<Its>());
+        macro_rules! same {
+            ($($field:ident)*) => {$(
+                assert_eq!(offset_of!(Config, $field), offset_of!(Its, $field), stringify!($field));
+            )*};
+        }
+        same!(size socket socket_len path path_len max_size memory max_entry threads);
+        same!(idle_timeout flush_interval inactive no_recompress heads heads_len);
+    }
+}

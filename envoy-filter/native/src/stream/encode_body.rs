@@ -1,0 +1,104 @@
+//! Streaming compression of a response body.
+
+use sszip_core::exchange::drive::Driver;
+use sszip_core::gzip::stream::Flush;
+
+use super::response::observe_piece;
+use super::{Exchange, StreamAction};
+use crate::abi::BodyType;
+use crate::envoy::Stream;
+
+/// Size at which output is flushed and sent, in bytes: the cost of a flush is
+/// then negligible.
+const SENT_AT_ONCE: usize = 16 << 10;
+
+impl Exchange {
+    /// Compresses the pieces of a hook.
+    pub(super) fn send(&mut self, stream: Stream, is_last: bool) -> StreamAction {
+        let pieces = stream.pieces(BodyType::ReceivedResponse);
+        if let Some(driver) = &mut self.driver {
+            pieces.iter().for_each(|piece| observe_piece(driver, piece));
+        }
+        self.stream_pieces(stream, pieces.iter(), pieces.len(), is_last)
+    }
+
+    /// Compresses pieces. Envoy accepts no more bytes after the stream
+    /// continues, until more of the body arrives: the stream therefore
+    /// continues only with flushed output, and the rest waits for a deadline.
+    pub(super) fn stream_pieces<'a>(
+        &mut self,
+        stream: Stream,
+        pieces: impl Iterator<Item = &'a [u8]>,
+        came: usize,
+        is_last: bool,
+    ) -> StreamAction {
+        for piece in pieces {
+            if !self.encode(piece, Flush::None) {
+                return StreamAction::Reset(
+                    "sszip: the encoder failed, or the body is not what its head says",
+                );
+            }
+        }
+        let is_sent = is_last || self.written.len() >= SENT_AT_ONCE || self.flushes_at_once();
+        let flush = if is_last { Flush::Finish } else { Flush::Sync };
+        if is_sent && !self.encode(b"", flush) {
+            return StreamAction::Reset(
+                "sszip: the encoder failed, or the body is not what its head says",
+            );
+        }
+        if is_sent {
+            stream.append(
+                BodyType::ReceivedResponse,
+                &std::mem::take(&mut self.written),
+            );
+        }
+        stream.drain(BodyType::ReceivedResponse, came);
+        if !is_sent {
+            self.set_timer(stream);
+            return StreamAction::Stop;
+        }
+        self.is_timed = false;
+        self.complete_response(stream, is_last);
+        StreamAction::Continue
+    }
+
+    pub(super) fn flushes_at_once(&self) -> bool {
+        let timer = self.driver.as_ref().and_then(Driver::next_timeout_ms);
+        timer.is_some_and(|ms| ms == 0)
+    }
+
+    /// Compresses a piece into `written`. Returns whether it could.
+    pub(super) fn encode(&mut self, piece: &[u8], flush: Flush) -> bool {
+        let Some(driver) = &mut self.driver else {
+            return false;
+        };
+        let mut rest = piece;
+        loop {
+            let start = self.written.len();
+            if self.written.try_reserve(SENT_AT_ONCE).is_err() {
+                return false;
+            }
+            self.written.resize(start + SENT_AT_ONCE, 0);
+            let coded = driver.stream(rest, flush, &mut self.written[start..]);
+            let Ok(progress) = coded else {
+                return false;
+            };
+            self.written.truncate(start + progress.written);
+            rest = &rest[progress.consumed..];
+            if progress.complete {
+                return true;
+            }
+        }
+    }
+
+    pub(super) fn flush(&mut self, stream: Stream) -> StreamAction {
+        if !self.encode(b"", Flush::Sync) {
+            return StreamAction::Reset("sszip: the encoder failed");
+        }
+        stream.append(
+            BodyType::BufferedResponse,
+            &std::mem::take(&mut self.written),
+        );
+        StreamAction::Continue
+    }
+}

@@ -1,0 +1,89 @@
+//! Sends the filter's own response as fast as the client reads it.
+
+use std::cell::Cell;
+
+use sszip_core::exchange::drive::Driver;
+
+use crate::envoy::Stream;
+use crate::thread_pool;
+
+/// Maximum size of a piece for Envoy, in bytes. Shorter pieces are joined.
+const AT_ONCE: usize = 64 << 10;
+
+/// The rest of a response.
+pub struct BackpressuredResponse {
+    /// Driver of the response; `None` only after a drop.
+    driver: Option<Box<Driver>>,
+    /// Number of bytes of the body that were passed to Envoy.
+    sent: usize,
+}
+
+impl BackpressuredResponse {
+    /// Sends the head of the driver's response.
+    pub fn begin(driver: Box<Driver>, stream: Stream) -> Self {
+        if let Some(exchange) = driver.exchange() {
+            let is_all = exchange.body().all(<[u8]>::is_empty);
+            stream.respond_head(exchange.status(), exchange.head_edits(), is_all);
+        }
+        let driver = Some(driver);
+        Self { driver, sent: 0 }
+    }
+
+    /// Sends the body until the client `is_behind`, and returns the rest.
+    pub fn resume(mut self, stream: Stream, is_behind: &Cell<bool>) -> Option<Self> {
+        (!self.is_sent(stream, is_behind)).then_some(self)
+    }
+
+    fn is_sent(&mut self, stream: Stream, is_behind: &Cell<bool>) -> bool {
+        let Some(exchange) = self.driver.as_ref().and_then(|driver| driver.exchange()) else {
+            return true;
+        };
+        let total: usize = exchange.body().map(<[u8]>::len).sum();
+        let mut skipped = self.sent;
+        let mut together = Vec::new();
+        for piece in exchange.body() {
+            let (skips, rest) = piece.split_at(skipped.min(piece.len()));
+            skipped -= skips.len();
+            for part in rest.chunks(AT_ONCE) {
+                let is_last = self.sent + together.len() + part.len() == total;
+                let is_alone = together.is_empty() && (is_last || part.len() == AT_ONCE);
+                let is_added = !is_alone && together.try_reserve(part.len()).is_ok();
+                if is_added {
+                    together.extend_from_slice(part);
+                    if !is_last && together.len() < AT_ONCE {
+                        continue;
+                    }
+                }
+                if !together.is_empty() {
+                    let is_end = is_last && is_added;
+                    self.sent += together.len();
+                    stream.respond_body(&together, is_end);
+                    together.clear();
+                    if !is_end && is_behind.get() {
+                        return false;
+                    }
+                }
+                if !is_added {
+                    self.sent += part.len();
+                    stream.respond_body(part, is_last);
+                    if !is_last && is_behind.get() {
+                        return false;
+                    }
+                }
+            }
+        }
+        true
+    }
+}
+
+impl Drop for BackpressuredResponse {
+    fn drop(&mut self) {
+        if let Some(job) = self
+            .driver
+            .as_mut()
+            .and_then(|driver| driver.teardown_job())
+        {
+            thread_pool::run_detached(job);
+        }
+    }
+}

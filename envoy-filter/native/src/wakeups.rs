@@ -1,0 +1,87 @@
+//! Waiting streams, and their wakeups.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use sszip_core::cache::process::wake::{EventLoop, Waiter, Wake};
+
+use crate::config::PROCESS;
+use crate::envoy::Scheduler;
+
+/// The process's only event loop: every stream is notified on its own worker.
+static EVENT_LOOP: LazyLock<EventLoop> =
+    LazyLock::new(|| PROCESS.shared.event_loop(Arc::new(Wakeups)));
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+static SHARDS: [Mutex<Option<HashMap<usize, WaitState>>>; 16] = [const { Mutex::new(None) }; 16];
+
+/// Event for a stream whose lookup is to be repeated.
+pub const WOKEN: u64 = 1 << 59;
+
+#[derive(Debug)]
+enum WaitState {
+    /// A lookup is in progress, after which the stream may wait.
+    LooksUp,
+    /// The wakeup arrived during the lookup.
+    Woken,
+    Waits(Arc<Scheduler>),
+}
+
+/// Identity of a stream, for the time for which it may wait.
+#[derive(Debug)]
+pub struct Waiting(usize);
+
+impl Waiting {
+    /// Creates the identity of a stream before its lookup.
+    pub fn new() -> Self {
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Marks the beginning of a lookup, which may be a repeated one.
+    pub fn begin_lookup(&self) {
+        with(self.0, |slots| slots.insert(self.0, WaitState::LooksUp));
+    }
+
+    /// Returns the waiter for the driver.
+    pub fn waiter(&self) -> Waiter {
+        EVENT_LOOP.waiter(self.0)
+    }
+
+    /// Marks the stream as waiting. Sends the event at once if the wakeup
+    /// arrived during the lookup.
+    pub fn wait(&self, scheduler: &Arc<Scheduler>) {
+        let waits = WaitState::Waits(Arc::clone(scheduler));
+        let before = with(self.0, |slots| slots.insert(self.0, waits));
+        if let Some(WaitState::Woken) = before {
+            scheduler.commit(WOKEN);
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        with(self.0, |slots| slots.remove(&self.0));
+    }
+}
+
+#[derive(Debug)]
+struct Wakeups;
+
+impl Wake for Wakeups {
+    fn wake(&self, id: usize) {
+        with(id, |slots| match slots.get_mut(&id) {
+            Some(WaitState::Waits(scheduler)) => scheduler.commit(WOKEN),
+            Some(slot) => *slot = WaitState::Woken,
+            None => {}
+        });
+    }
+
+    /// Does nothing: the slot is removed when the stream drops its `Waiting`.
+    fn cancel(&self, _id: usize) {}
+}
+
+fn with<T>(id: usize, call: impl FnOnce(&mut HashMap<usize, WaitState>) -> T) -> T {
+    let shard = &SHARDS[id % SHARDS.len()];
+    let mut slots: MutexGuard<'_, _> = shard.lock().unwrap_or_else(PoisonError::into_inner);
+    call(slots.get_or_insert_default())
+}

@@ -1,0 +1,128 @@
+//! Probes of nodes, for which no client waits. The root sends each one as a GET
+//! to a path derived from a request's, after that request's response.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use proxy_wasm::hostcalls::dispatch_http_call;
+use proxy_wasm::types::{BufferType, MapType};
+use sszip_core::cache::use_stale::UpstreamFailure;
+use sszip_core::exchange::drive::{Driver, Step};
+
+use crate::abi::{self, Head};
+use crate::stream::response;
+
+/// Maximum number of probes at a time. Further ones are dropped; their cause
+/// requests them again.
+const MOST: usize = 16;
+
+/// Default timeout of a probe, in milliseconds.
+const PATIENCE: u64 = 60_000;
+
+/// Probes of a root.
+#[derive(Debug, Default)]
+pub struct Probes {
+    waiting: RefCell<Vec<PendingProbe>>,
+    /// Probes in flight, by the proxy's tokens.
+    asked: RefCell<HashMap<u32, Driver>>,
+}
+
+#[derive(Debug)]
+struct PendingProbe {
+    driver: Driver,
+    cluster: String,
+    fields: Vec<(String, String)>,
+}
+
+impl Probes {
+    /// Whether another probe may be sent.
+    pub fn has_room(&self) -> bool {
+        self.waiting.borrow().len() + self.asked.borrow().len() < MOST
+    }
+
+    /// Enqueues a probe. `head` is the head of the upstream request.
+    pub fn enqueue(&self, driver: Driver, cluster: Vec<u8>, head: &Head) {
+        let path = head.get(":path").unwrap_or_default();
+        let path = driver.probe_path(path).map(String::from_utf8);
+        let (Some(Ok(path)), Ok(cluster)) = (path, String::from_utf8(cluster)) else {
+            return;
+        };
+        let edits = driver.exchange().map_or(&[][..], |it| it.upstream_edits());
+        let is_other = |name: &str| {
+            matches!(
+                name,
+                ":method" | ":path" | "content-length" | "transfer-encoding"
+            ) || name.starts_with("x-envoy-")
+                || edits
+                    .iter()
+                    .any(|edit| edit.name.eq_ignore_ascii_case(name))
+        };
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
+        let mut fields = vec![(":method".into(), "GET".into()), (":path".into(), path)];
+        for (name, value) in head.fields() {
+            match (text(name), text(value)) {
+                (Some(name), Some(value)) if !is_other(&name) => fields.push((name, value)),
+                _ => {}
+            }
+        }
+        for edit in edits {
+            if let Some(value) = edit.value.as_deref().and_then(text) {
+                fields.push((edit.name.to_ascii_lowercase(), value));
+            }
+        }
+        self.waiting.borrow_mut().push(PendingProbe {
+            driver,
+            cluster,
+            fields,
+        });
+    }
+
+    /// Whether probes are enqueued.
+    pub fn wait(&self) -> bool {
+        !self.waiting.borrow().is_empty()
+    }
+
+    /// Sends all enqueued probes. The root must be the effective context.
+    pub fn send_probe(&self) {
+        for question in self.waiting.take() {
+            let fields = question.fields.iter();
+            let fields = fields.map(|(name, value)| (&**name, &**value)).collect();
+            let patience = question.driver.next_timeout_ms().unwrap_or(PATIENCE);
+            let patience = Duration::from_millis(patience);
+            let asked = dispatch_http_call(&question.cluster, fields, None, Vec::new(), patience);
+            if let Ok(token) = asked {
+                self.asked.borrow_mut().insert(token, question.driver);
+            }
+        }
+    }
+
+    /// Handles the response to a probe; no fields: it failed. `false`: the
+    /// token is not a probe's.
+    pub fn answered(&self, token: u32, fields: usize, length: usize) -> bool {
+        let asked = self.asked.borrow_mut().remove(&token);
+        let Some(mut driver) = asked else {
+            return false;
+        };
+        if fields > 0 {
+            receive_response(&mut driver, length);
+        }
+        true
+    }
+}
+
+fn receive_response(driver: &mut Driver, length: usize) {
+    let head = Head::from_proxy(MapType::HttpCallResponseHeaders);
+    let response = response::read(&head, true);
+    let failure = UpstreamFailure::Status(response.status);
+    let now = abi::monotonic();
+    let judged = driver.upstream_head(response.clone(), failure, now);
+    if judged.is_err() || !matches!(driver.response_head(response), Ok(Step::Observe)) {
+        return;
+    }
+    let body = abi::buffer(BufferType::HttpCallResponseBody, length).unwrap_or_default();
+    if body.len() == length && driver.piece(&body).is_ok() {
+        // the response is not stored, but its facts are recorded
+        drop(driver.response_sent(now));
+    }
+}

@@ -1,0 +1,62 @@
+//! Tip floors that all sandboxes of a proxy share as values of the proxy, since
+//! sandboxes share no memory.
+
+use sszip_core::cache::tip_floor::{FloorRow, SharedFloors};
+use sszip_core::cache::Namespace;
+
+use crate::abi::{self, SharedValue};
+
+/// Maximum number of attempts to change a value that other sandboxes change at
+/// the same time.
+const TRIES: u32 = 1000;
+
+/// Version that no value has: a change with this version succeeds only if the
+/// value is absent.
+const OF_NO_VALUE: u32 = u32::MAX;
+
+/// Tip floors as shared values of the proxy.
+#[derive(Debug)]
+pub struct SharedDataFloors;
+
+impl SharedFloors for SharedDataFloors {
+    fn read(&self, namespace: &Namespace) -> Option<FloorRow> {
+        match abi::shared_value(&key(namespace)) {
+            SharedValue::Present(value, _) => Some(row(&value)),
+            SharedValue::Absent => Some(FloorRow::default()),
+            SharedValue::Unsupported => None,
+        }
+    }
+
+    fn change(&self, namespace: &Namespace, change: &dyn Fn(&mut FloorRow)) -> bool {
+        let key = key(namespace);
+        for _ in 0..TRIES {
+            let (mut row, version) = match abi::shared_value(&key) {
+                SharedValue::Present(value, version) => (row(&value), version),
+                SharedValue::Absent => (FloorRow::default(), OF_NO_VALUE),
+                SharedValue::Unsupported => return false,
+            };
+            change(&mut row);
+            let value: Vec<u8> = row.iter().flat_map(|number| number.to_le_bytes()).collect();
+            match abi::set_shared_value(&key, &value, version) {
+                Some(true) => return true,
+                Some(false) => {}
+                None => return false,
+            }
+        }
+        false
+    }
+}
+
+fn key(namespace: &Namespace) -> String {
+    let digits = namespace.iter().map(|byte| format!("{byte:02x}"));
+    format!("sszip.heads.{}", digits.collect::<String>())
+}
+
+/// Parses a value. Missing or malformed numbers are zeros.
+fn row(value: &[u8]) -> FloorRow {
+    let mut row = FloorRow::default();
+    for (number, bytes) in row.iter_mut().zip(value.chunks_exact(8)) {
+        *number = bytes.try_into().map_or(0, u64::from_le_bytes);
+    }
+    row
+}

@@ -1,0 +1,48 @@
+//! Pieces of a request body that the proxy must not buffer itself.
+
+use super::REQUEST;
+use crate::abi;
+
+/// Maximum size of joined pieces, in bytes: short pieces are joined, so that
+/// none takes much more memory than its bytes.
+const JOINED: usize = 16 << 10;
+
+/// Pieces in the order of their arrival. One growing buffer would be copied,
+/// and leave a hole in the sandbox's memory, each time it grows.
+#[derive(Debug, Default)]
+pub struct BodyPieces {
+    all: Vec<Vec<u8>>,
+    length: usize,
+}
+
+impl BodyPieces {
+    /// Number of bytes of all pieces.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Whether [`push`](Self::push) has the memory for another piece.
+    pub fn has_room(&mut self) -> bool {
+        self.all.try_reserve(1).is_ok()
+    }
+
+    pub fn push(&mut self, piece: Vec<u8>) {
+        self.length += piece.len();
+        if let Some(last) = self.all.last_mut() {
+            let is_short = last.len() + piece.len() <= JOINED;
+            if is_short && last.try_reserve(piece.len()).is_ok() {
+                last.extend_from_slice(&piece);
+                return;
+            }
+        }
+        self.all.push(piece);
+    }
+
+    /// Inserts all pieces before the proxy's part of the body. `false`: the
+    /// proxy has no buffer for them.
+    pub fn restore_to_proxy(&mut self) -> bool {
+        let all = std::mem::take(self).all;
+        let mut pieces = all.iter().rev();
+        pieces.all(|piece| abi::prepend(REQUEST, piece))
+    }
+}

@@ -1,0 +1,169 @@
+//! Sending of responses to the client.
+//!
+//! Within the hook for a piece, the bytes in the piece's buffer are sent. If
+//! the stream is stopped there, the proxy buffers them up to the listener's
+//! limit, and sends them when the stream is resumed. After that, the proxy
+//! would lose bytes that a hook lets pass: such a stream is sent by deadlines
+//! until its end.
+
+use proxy_wasm::types::MapType;
+use sszip_core::exchange::drive::Driver;
+use sszip_core::gzip::stream::Flush;
+
+use super::{Exchange, State, StreamAction, RESPONSE};
+use crate::abi::{self, Head, Side};
+
+const HEAD: MapType = MapType::HttpResponseHeaders;
+
+/// Size of the encoder's output buffer, in bytes.
+const WRITTEN_AT_ONCE: usize = 16 << 10;
+
+/// Delay between the deadlines of such a stream, in milliseconds.
+const PACE: u64 = 1;
+
+impl Exchange {
+    /// Sends the driver's response in place of any other.
+    pub(super) fn respond(&mut self) {
+        let body = self.body();
+        if let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) {
+            let fields = exchange.head_edits().iter().filter_map(|edit| {
+                let value = edit.value.as_deref()?;
+                Some((edit.name.as_bytes(), value))
+            });
+            abi::respond(exchange.status(), fields, &body, "");
+        }
+        self.set_state(State::Responding);
+    }
+
+    /// Corrects the head of the driver's response. The proxy has inserted the
+    /// route's headers before the driver's, which contain them already if the
+    /// response is a stored one; and if the body is empty, as an empty list in
+    /// SSZ, the proxy has removed the content type.
+    pub(super) fn correct_response_head(&mut self, head: &Head) -> StreamAction {
+        let exchange = self.driver.as_ref().and_then(Driver::exchange);
+        for edit in exchange.map_or(&[][..], |it| it.head_edits()) {
+            let name = edit.name.to_ascii_lowercase();
+            let lines = head
+                .plain()
+                .filter(|(known, _)| *known == name.as_bytes())
+                .map(|(_, value)| value);
+            let is_taken = name == "content-type" && lines.clone().next().is_none();
+            if edit
+                .value
+                .as_deref()
+                .is_some_and(|own| is_taken || has_more(lines, own))
+            {
+                abi::set(HEAD, &name, edit.value.as_deref());
+            }
+        }
+        self.drop_driver()
+    }
+
+    /// Sends a body within the hook for its last piece, or before the rest of
+    /// it. If there is no buffer for it, it bypasses the filters before this
+    /// one.
+    pub(super) fn send(&mut self, body: &[u8]) -> StreamAction {
+        let limit = self.root.filter().map_or(0, |it| it.buffer_limit());
+        let is_long = self.is_kept && body.len() as u64 > limit;
+        let has_place = self.has_body || body.is_empty();
+        match (is_long || !has_place, self.is_whole) {
+            (false, _) => self.replace_piece(body),
+            (true, true) => send_replacement(body),
+            // a response that cannot be sent this way was not to be buffered
+            (true, false) => StreamAction::Reset,
+        }
+    }
+
+    /// Replaces the bytes that arrived.
+    fn replace_piece(&self, bytes: &[u8]) -> StreamAction {
+        match abi::replace_buffer(RESPONSE, bytes) || bytes.is_empty() {
+            true => StreamAction::Continue,
+            // for example after trailers: the proxy has no buffer for the body
+            // any more
+            false => StreamAction::Reset,
+        }
+    }
+
+    /// Compresses a piece and sends it.
+    pub(super) fn stream(&mut self, piece: &[u8], is_last: bool) -> StreamAction {
+        let flush = if is_last { Flush::Finish } else { Flush::Sync };
+        let Some(written) = self.encoded(piece, flush) else {
+            return StreamAction::Reset;
+        };
+        self.complete_response(is_last);
+        if self.is_paced {
+            return self.pace(&written);
+        }
+        self.replace_piece(&written)
+    }
+
+    fn encoded(&mut self, piece: &[u8], flush: Flush) -> Option<Vec<u8>> {
+        let driver = self.driver.as_mut()?;
+        let (mut written, mut rest) = (Vec::new(), piece);
+        loop {
+            let start = written.len();
+            written.try_reserve(WRITTEN_AT_ONCE).ok()?;
+            written.resize(start + WRITTEN_AT_ONCE, 0);
+            let coded = driver.stream(rest, flush, &mut written[start..]);
+            let coded = coded.ok()?;
+            written.truncate(start + coded.written);
+            rest = &rest[coded.consumed..];
+            if coded.complete {
+                return Some(written);
+            }
+        }
+    }
+
+    /// Sends bytes at the next deadline.
+    pub(super) fn pace(&mut self, bytes: &[u8]) -> StreamAction {
+        abi::replace_buffer(RESPONSE, b"");
+        if self.paced.try_reserve(bytes.len()).is_err() {
+            return StreamAction::Reset;
+        }
+        self.paced.extend_from_slice(bytes);
+        self.set_timer_to(PACE);
+        StreamAction::Stop
+    }
+
+    /// Sends the bytes that are collected for the deadline.
+    pub(super) fn send_paced(&mut self) {
+        self.is_timed = false;
+        let paced = std::mem::take(&mut self.paced);
+        abi::replace_buffer(RESPONSE, &paced);
+        abi::resume(Side::Response);
+    }
+
+    /// Sends the trailers after the bytes that are sent by deadlines.
+    pub(super) fn pace_trailers(&mut self) -> StreamAction {
+        match self.is_paced {
+            true => self.pace(b""),
+            false => StreamAction::Continue,
+        }
+    }
+}
+
+/// Sends a response that exceeds the proxy's buffer limit, bypassing the
+/// filters before this one.
+fn send_replacement(body: &[u8]) -> StreamAction {
+    let head = Head::from_proxy(HEAD);
+    let status = head.get(":status").and_then(abi::digits);
+    let fields = head
+        .plain()
+        .filter(|(name, _)| *name != b"transfer-encoding");
+    abi::respond(status.unwrap_or(200) as u16, fields, body, "");
+    StreamAction::Stop
+}
+
+/// Whether the lines of a header end with a value and have other values before
+/// it.
+fn has_more<'a>(lines: impl Iterator<Item = &'a [u8]> + Clone, value: &[u8]) -> bool {
+    let before = lines
+        .clone()
+        .last()
+        .and_then(|last| last.strip_suffix(value));
+    match before {
+        Some(b"") => lines.count() > 1,
+        Some(before) => before.trim_ascii_end().ends_with(b","),
+        None => false,
+    }
+}

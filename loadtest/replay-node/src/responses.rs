@@ -1,0 +1,335 @@
+//! The table of recorded and generated responses: JSON-RPC responses by method and canonical
+//! params, pages of GET by path.
+//!
+//! Bodies are built once, at start. A response to a call copies the caller's id and nothing else.
+//! nothing else.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use crate::body_slices::BodySlices;
+use crate::canonical;
+use crate::page::Page;
+use crate::rpc::{CallResult, Source};
+use crate::witness::{Shape, Witness};
+
+/// A response body, and the position of the id in it.
+#[derive(Debug)]
+pub struct RecordedResponse {
+    whole: Bytes,
+    id_start: usize,
+    id_end: usize,
+    /// Whether neither a result nor an error was recorded; any other response replaces this one.
+    void: bool,
+    gzipped: OnceLock<Bytes>,
+}
+
+/// Reason why a response can't be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerError {
+    #[error("the response is not a JSON object")]
+    NotAnObject,
+    #[error("the response is not a JSON-RPC answer: {0}")]
+    Malformed(#[from] serde_json::Error),
+    #[error("the response has no id to put the caller's in place of")]
+    NoId,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    result: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    error: Option<&'a RawValue>,
+}
+
+/// Distinguishes a member that is `null` from an absent one.
+pub fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(from).map(Some)
+}
+
+impl RecordedResponse {
+    /// Parses a recorded response.
+    pub fn from_response(json: &str) -> Result<Self, AnswerError> {
+        let json = canonical::compact(json);
+        // serde would read an array as a struct's members in order.
+        if json.first() != Some(&b'{') {
+            return Err(AnswerError::NotAnObject);
+        }
+        let envelope: Envelope = serde_json::from_slice(&json)?;
+        let id = envelope.id.ok_or(AnswerError::NoId)?.get();
+        // Both pointers are into `json`: their difference is the offset of the id.
+        let id_start = id.as_ptr() as usize - json.as_ptr() as usize;
+        let id_end = id_start + id.len();
+        let void = envelope.result.is_none() && envelope.error.is_none();
+        Ok(Self {
+            whole: Bytes::from(json),
+            id_start,
+            id_end,
+            void,
+            gzipped: OnceLock::new(),
+        })
+    }
+
+    /// Builds a response with a generated result.
+    pub fn from_result(result: &impl Serialize) -> Result<Self, serde_json::Error> {
+        let mut whole = br#"{"jsonrpc":"2.0","id":"#.to_vec();
+        let id_start = whole.len();
+        whole.push(b'1');
+        let id_end = whole.len();
+        whole.extend_from_slice(br#","result":"#);
+        serde_json::to_writer(&mut whole, result)?;
+        whole.push(b'}');
+        Ok(Self {
+            whole: Bytes::from(whole),
+            id_start,
+            id_end,
+            void: false,
+            gzipped: OnceLock::new(),
+        })
+    }
+
+    /// Returns the body with the caller's id.
+    pub fn payload(&self, id: &str) -> BodySlices {
+        if self.is_recorded_id(id) {
+            return BodySlices::from(self.whole.clone());
+        }
+        let mut payload = BodySlices::default();
+        payload.push(self.whole.slice(..self.id_start));
+        payload.push(Bytes::copy_from_slice(id.as_bytes()));
+        payload.push(self.whole.slice(self.id_end..));
+        payload
+    }
+
+    /// Returns the gzipped body with the caller's id; it is compressed once for the recorded id.
+    pub fn gzipped(&self, id: &str) -> Bytes {
+        if self.is_recorded_id(id) {
+            let make = || BodySlices::from(self.whole.clone()).gzip();
+            self.gzipped.get_or_init(make).clone()
+        } else {
+            self.payload(id).gzip()
+        }
+    }
+
+    fn is_recorded_id(&self, id: &str) -> bool {
+        *id.as_bytes() == self.whole[self.id_start..self.id_end]
+    }
+}
+
+/// Responses of one method.
+#[derive(Debug, Default)]
+pub struct Method {
+    by_params: HashMap<Box<[u8]>, Arc<RecordedResponse>>,
+    first: Option<Arc<RecordedResponse>>,
+    calls: AtomicU64,
+}
+
+/// All responses that the node can send.
+#[derive(Debug, Default)]
+pub struct ResponseTable {
+    methods: HashMap<Box<str>, Method>,
+    pages: BTreeMap<String, Page>,
+    lenient: bool,
+    witness: Option<Witness>,
+}
+
+impl ResponseTable {
+    /// Creates an empty table. With `lenient`, params that were not recorded receive the first
+    /// response that was recorded for their method.
+    pub fn new(lenient: bool) -> Self {
+        Self {
+            lenient,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a response. The first one that was recorded for a call stays, unless it has neither
+    /// result nor error and this one has.
+    pub fn insert(
+        &mut self,
+        method: &str,
+        params: Option<&RawValue>,
+        answer: Arc<RecordedResponse>,
+    ) {
+        let method = self.methods.entry(method.into()).or_default();
+        if method.first.as_ref().is_none_or(|first| first.void) {
+            method.first = Some(answer.clone());
+        }
+        let key = canonical::params_key(params).into_owned().into();
+        let slot = method
+            .by_params
+            .entry(key)
+            .or_insert_with(|| answer.clone());
+        if slot.void {
+            *slot = answer;
+        }
+    }
+
+    /// Enables generated witnesses for calls that were not recorded, whatever their params.
+    pub fn make_witnesses(&mut self, witness: Witness) {
+        self.witness = Some(witness);
+    }
+
+    /// Returns the generator of witnesses.
+    pub fn witness(&self) -> Option<&Witness> {
+        self.witness.as_ref()
+    }
+
+    /// Adds the JSON of a page of GET; `path` starts with a slash.
+    pub fn insert_page(&mut self, path: String, json: &str) {
+        self.page_mut(path).json = Some(canonical::compact(json).into());
+    }
+
+    /// Returns the page at a path, to add recorded representations and headers to it.
+    pub fn page_mut(&mut self, path: String) -> &mut Page {
+        self.pages.entry(path).or_default()
+    }
+
+    pub fn pages_mut(&mut self) -> impl Iterator<Item = (&str, &mut Page)> {
+        self.pages
+            .iter_mut()
+            .map(|(path, page)| (path.as_str(), page))
+    }
+
+    pub fn page(&self, path: &str) -> Option<&Page> {
+        self.pages.get(path)
+    }
+
+    /// Returns the number of calls by method, without methods that were not called.
+    pub fn calls(&self) -> BTreeMap<&str, u64> {
+        let made = self.witness.iter().flat_map(Witness::calls);
+        let count = |method: &Method| method.calls.load(Ordering::Relaxed);
+        self.methods
+            .iter()
+            .map(|(name, method)| (name.as_ref(), count(method)))
+            .chain(made)
+            .filter(|(_, calls)| *calls > 0)
+            .collect()
+    }
+
+    /// Lists method, params and body size of every response, pages as `GET path`, sorted by size
+    /// within a method.
+    pub fn list(&self) -> Vec<(String, String, usize)> {
+        let mut rows = Vec::new();
+        for (name, method) in &self.methods {
+            for (params, answer) in &method.by_params {
+                let params = String::from_utf8_lossy(params).into_owned();
+                rows.push((name.to_string(), params, answer.whole.len()));
+            }
+        }
+        for (path, page) in &self.pages {
+            rows.push(("GET".to_owned(), path.clone(), page.size()));
+        }
+        rows.sort_by(|a, b| (&a.0, a.2, &a.1).cmp(&(&b.0, b.2, &b.1)));
+        rows
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.methods.is_empty() && self.pages.is_empty() && self.witness.is_none()
+    }
+}
+
+impl Source for ResponseTable {
+    fn find(&self, method: &str, params: Option<&RawValue>) -> CallResult<'_> {
+        let made = self.witness.as_ref().zip(Shape::from_method(method));
+        let Some(method) = self.methods.get(method) else {
+            return match made {
+                Some((witness, shape)) => {
+                    witness.called(method);
+                    CallResult::Witness(witness, shape)
+                }
+                None => CallResult::UnknownMethod,
+            };
+        };
+        method.calls.fetch_add(1, Ordering::Relaxed);
+        let exact = method.by_params.get(canonical::params_key(params).as_ref());
+        let lenient = || method.first.as_ref().filter(|_| self.lenient);
+        match (exact.or_else(lenient), made) {
+            (Some(answer), _) => CallResult::Answer(answer),
+            (None, Some((witness, shape))) => CallResult::Witness(witness, shape),
+            (None, None) => CallResult::UnknownParams,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(payload: BodySlices) -> String {
+        String::from_utf8(payload.joined().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn recorded_id_is_replaced_at_its_position() {
+        let cases = [
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{"id":1}}"#,
+                r#"{"jsonrpc":"2.0","id":"é\n","result":{"id":1}}"#,
+            ),
+            (
+                r#"{"result":[1,{"id":2}], "id": "x", "jsonrpc":"2.0"}"#,
+                r#"{"result":[1,{"id":2}],"id":"é\n","jsonrpc":"2.0"}"#,
+            ),
+            (
+                r#"{"id":null,"error":{"code":-1}}"#,
+                r#"{"id":"é\n","error":{"code":-1}}"#,
+            ),
+        ];
+        for (recorded, expected) in cases {
+            let answer = RecordedResponse::from_response(recorded).unwrap();
+            assert_eq!(text(answer.payload("\"é\\n\"")), expected);
+        }
+    }
+
+    #[test]
+    fn body_is_not_copied_for_the_recorded_id() {
+        let answer = RecordedResponse::from_response(r#"{"id":1,"result":true}"#).unwrap();
+        assert_eq!(answer.payload("1").into_slices().len(), 1);
+        assert_eq!(answer.payload("1.0").into_slices().len(), 3);
+    }
+
+    #[test]
+    fn response_without_id_or_object_returns_an_error() {
+        assert!(matches!(
+            RecordedResponse::from_response(r#"{"result":1}"#),
+            Err(AnswerError::NoId)
+        ));
+        assert!(matches!(
+            RecordedResponse::from_response("[1]"),
+            Err(AnswerError::NotAnObject)
+        ));
+        assert!(matches!(
+            RecordedResponse::from_response("{\"id\":1,\"id\":2}"),
+            Err(AnswerError::Malformed(_))
+        ));
+    }
+
+    #[test]
+    fn void_response_is_replaced_by_the_first_one_with_a_result() {
+        let mut answers = ResponseTable::new(true);
+        for response in [
+            r#"{"id":1,"jsonrpc":"2.0"}"#,
+            r#"{"id":1,"result":"first"}"#,
+            r#"{"id":1,"result":"second"}"#,
+        ] {
+            let answer = Arc::new(RecordedResponse::from_response(response).unwrap());
+            answers.insert("m", None, answer);
+        }
+        let unknown: &RawValue = serde_json::from_str("[5]").unwrap();
+        for params in [None, Some(unknown)] {
+            let CallResult::Answer(answer) = answers.find("m", params) else {
+                panic!("no answer");
+            };
+            assert_eq!(text(answer.payload("1")), r#"{"id":1,"result":"first"}"#);
+        }
+        assert_eq!(answers.calls()["m"], 2);
+    }
+}

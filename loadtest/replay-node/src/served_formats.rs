@@ -1,0 +1,125 @@
+//! Conversion of a recorded page to the format that was not recorded, by the walkers of sszip's
+//! core. The result is no oracle: tests of the walkers supply both formats.
+
+use hyper::header::HeaderValue;
+use sszip_core::ssz::{
+    to_json, Fork, InputForm as Enveloped, Preset, Schema, SszError, ToSsz, TypeId,
+};
+use sszip_core::transcode::ssz_routes::{response_type, ResponseType};
+
+use crate::page::{Form, Page, CONSENSUS_VERSION};
+use crate::responses::ResponseTable;
+
+/// Formats in which the Beacon API is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ServedFormats {
+    /// JSON only
+    Json,
+    /// SSZ only, where the page has an SSZ type
+    Ssz,
+    /// The format that the request accepts
+    Both,
+}
+
+impl ServedFormats {
+    pub fn has(self, form: Form) -> bool {
+        match self {
+            ServedFormats::Json => form == Form::Json,
+            ServedFormats::Ssz => form == Form::Ssz,
+            ServedFormats::Both => true,
+        }
+    }
+}
+
+/// Leaves each page in these formats, and converts it where one is missing. `warn` receives the
+/// pages that can't be converted.
+pub fn retain_formats(
+    answers: &mut ResponseTable,
+    forms: ServedFormats,
+    preset: Preset,
+    warn: &mut dyn FnMut(String),
+) {
+    for (path, page) in answers.pages_mut() {
+        for form in [Form::Json, Form::Ssz] {
+            if forms.has(form) && page.form(form).is_none() {
+                if let Err(why) = convert_page(path, page, form, preset) {
+                    warn(format!("{path}: {why}"));
+                }
+            }
+        }
+        if page.json.is_some() && page.ssz.is_some() {
+            page.json.take_if(|_| !forms.has(Form::Json));
+            page.ssz.take_if(|_| !forms.has(Form::Ssz));
+        }
+    }
+}
+
+/// Adds the other format of a page; a page that exists only as JSON is unchanged.
+fn convert_page(path: &str, page: &mut Page, form: Form, preset: Preset) -> Result<(), String> {
+    let Some(gives) = path_route(path) else {
+        return Ok(());
+    };
+    let said = page.field(&CONSENSUS_VERSION).map(HeaderValue::to_str);
+    let fork = match (gives, said) {
+        (ResponseType::Same(_, since), _) => since,
+        (_, Some(Ok(fork))) => fork.parse().map_err(|unknown| format!("{unknown}"))?,
+        _ => return Err("nothing names its fork".to_owned()),
+    };
+    let kind = gives.block_kind_header().and_then(|name| name.parse().ok());
+    let kind = kind
+        .and_then(|name| page.field(&name))
+        .map(|value| value == "true");
+    let Some((schema, ty)) = type_of(gives, fork, kind, preset) else {
+        return Err(format!("{fork} has no such value"));
+    };
+    let made = match (form, &page.json, &page.ssz) {
+        (Form::Ssz, Some(json), _) => ssz(schema, ty, json.bytes()),
+        (Form::Json, _, Some(ssz)) => json(gives, fork, schema, ty, ssz.bytes()),
+        _ => return Ok(()),
+    };
+    let made = made.map_err(|error| error.to_string())?.into();
+    match form {
+        Form::Json => page.json = Some(made),
+        Form::Ssz => page.ssz = Some(made),
+    }
+    Ok(())
+}
+
+fn path_route(path: &str) -> Option<ResponseType> {
+    let of = |method: &[u8]| response_type(method, path.as_bytes()).copied();
+    of(b"GET").or_else(|| of(b"POST"))
+}
+
+fn type_of(
+    gives: ResponseType,
+    fork: Fork,
+    kind: Option<bool>,
+    preset: Preset,
+) -> Option<(&'static Schema, TypeId)> {
+    let name = gives.name(fork, kind)?;
+    let schema = Schema::for_fork(fork, preset);
+    Some((schema, schema.find(name)?))
+}
+
+fn ssz(schema: &Schema, ty: TypeId, json: &[u8]) -> Result<Vec<u8>, SszError> {
+    let mut reader = ToSsz::new(schema, ty, Enveloped::Enveloped);
+    reader.push(json)?;
+    reader.end()
+}
+
+/// Builds the JSON, with the envelope members that nodes add to the value.
+fn json(
+    gives: ResponseType,
+    fork: Fork,
+    schema: &Schema,
+    ty: TypeId,
+    ssz: &[u8],
+) -> Result<Vec<u8>, SszError> {
+    let value = to_json(schema, ty, ssz)?;
+    let version = match gives {
+        ResponseType::Same(..) => String::new(),
+        _ => format!("\"version\":\"{fork}\","),
+    };
+    let begin = format!("{{{version}\"execution_optimistic\":false,\"finalized\":false,\"data\":");
+    Ok([begin.as_bytes(), &value, b"}"].concat())
+}

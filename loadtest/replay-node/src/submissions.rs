@@ -1,0 +1,163 @@
+//! Submissions to the Beacon API for publication, or to the Engine API for a witness: whether
+//! each is accepted, and how often the same bytes were submitted.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use hyper::header::{self, HeaderValue};
+use hyper::http::request;
+use hyper::{HeaderMap, StatusCode};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::page::{Form, CONSENSUS_VERSION};
+use crate::served_formats::ServedFormats;
+use crate::witness_submissions;
+
+/// Maximum number of paths that are counted separately; further ones are counted together.
+const PATHS: usize = 64;
+const OTHER_PATHS: &str = "(other)";
+
+/// Counters of one path.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Counts {
+    json: u64,
+    ssz: u64,
+    /// Accepted although the same bytes had been accepted before.
+    repeated: u64,
+    refused: u64,
+}
+
+/// The last accepted submission of a path.
+#[derive(Clone, Debug)]
+pub struct LastSubmission {
+    pub media_type: HeaderValue,
+    pub fork: Option<HeaderValue>,
+    pub body: Bytes,
+}
+
+#[derive(Debug, Default)]
+struct SubmissionResult {
+    counts: Counts,
+    digests: HashSet<blake3::Hash>,
+    last: Option<LastSubmission>,
+}
+
+/// All submissions.
+#[derive(Debug)]
+pub struct Submissions {
+    takes: ServedFormats,
+    taken: Mutex<BTreeMap<String, SubmissionResult>>,
+}
+
+/// Outcome of a submission: for a refused one, a status and the text or type of the error.
+pub type Verdict = Result<(), (StatusCode, &'static str)>;
+
+/// Whether a path belongs to the Beacon API or to a builder's API.
+pub fn is_route(path: &str) -> bool {
+    let version = path
+        .strip_prefix("/eth/v")
+        .and_then(|rest| rest.split_once('/'));
+    version.is_some_and(|(number, rest)| number.parse::<u8>().is_ok() && !rest.is_empty())
+}
+
+impl Submissions {
+    /// Creates the record of a node that accepts bodies in these formats.
+    pub fn new(takes: ServedFormats) -> Self {
+        Self {
+            takes,
+            taken: Mutex::default(),
+        }
+    }
+
+    /// Accepts a body, or returns the reason of its refusal. An accepted one is counted even if
+    /// its response is lost.
+    pub fn accept(&self, head: &request::Parts, body: &Bytes) -> Verdict {
+        let form = match witness_submissions::is_route(head.uri.path()) {
+            true => witness_submissions::read(head, body),
+            false => self.read(head, body),
+        };
+        let mut all = self.all();
+        let key = key(&all, head);
+        let taken = all.entry(key).or_default();
+        match form {
+            Ok(form) => {
+                match form {
+                    Form::Json => taken.counts.json += 1,
+                    Form::Ssz => taken.counts.ssz += 1,
+                }
+                if !taken.digests.insert(blake3::hash(body)) {
+                    taken.counts.repeated += 1;
+                }
+                taken.last = Some(LastSubmission {
+                    media_type: form.media_type(),
+                    fork: head.headers.get(CONSENSUS_VERSION).cloned(),
+                    body: body.clone(),
+                });
+                Ok(())
+            }
+            Err(why) => {
+                taken.counts.refused += 1;
+                Err(why)
+            }
+        }
+    }
+
+    /// Counts a submission that is refused by an option, whatever its content.
+    pub fn refuse(&self, head: &request::Parts) {
+        let mut all = self.all();
+        let key = key(&all, head);
+        all.entry(key).or_default().counts.refused += 1;
+    }
+
+    fn read(&self, head: &request::Parts, body: &[u8]) -> Result<Form, (StatusCode, &'static str)> {
+        let unsupported = |why| (StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
+        let text = |name| text(&head.headers, name);
+        match text(header::CONTENT_ENCODING) {
+            None | Some("identity") => (),
+            Some(_) => return Err(unsupported("unsupported content coding")),
+        }
+        let form = Form::from_media_type(text(header::CONTENT_TYPE).unwrap_or_default());
+        let form = form
+            .filter(|form| self.takes.has(*form))
+            .ok_or(unsupported("unsupported content type"))?;
+        let bad = |why| (StatusCode::BAD_REQUEST, why);
+        if form == Form::Json && serde_json::from_slice::<&RawValue>(body).is_err() {
+            return Err(bad("the body is no JSON"));
+        }
+        if form == Form::Ssz && body.is_empty() {
+            return Err(bad("the body is empty"));
+        }
+        let is_versioned = head.uri.path().starts_with("/eth/v2/");
+        if is_versioned && !head.headers.contains_key(CONSENSUS_VERSION) {
+            return Err(bad("missing required header Eth-Consensus-Version"));
+        }
+        Ok(form)
+    }
+
+    /// Returns the counters by path.
+    pub fn counts(&self) -> BTreeMap<String, Counts> {
+        let of = |(path, taken): (&String, &SubmissionResult)| (path.clone(), taken.counts.clone());
+        self.all().iter().map(of).collect()
+    }
+
+    /// Returns the last accepted submission of a path.
+    pub fn last(&self, path: &str) -> Option<LastSubmission> {
+        self.all().get(path)?.last.clone()
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, SubmissionResult>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(all: &BTreeMap<String, SubmissionResult>, head: &request::Parts) -> String {
+    let path = head.uri.path();
+    let known = all.len() < PATHS || all.contains_key(path);
+    if known { path } else { OTHER_PATHS }.to_owned()
+}
+
+pub fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}

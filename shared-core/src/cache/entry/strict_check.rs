@@ -1,0 +1,131 @@
+//! Strict check of entries that were stored unchecked, before they are sent.
+//!
+//! Most stored responses are never requested again. So a long response is not parsed strictly when
+//! it arrives (see [`locate_result`](crate::jsonrpc::response_ends::locate_result)) but when it is requested for the first
+//! time: it is decoded and parsed once then, and is never sent if it is no valid response.
+
+use std::sync::atomic::Ordering;
+
+#[cfg(feature = "store")]
+use super::wire;
+use super::{CacheEntry, IdPosition, Payload};
+use crate::cache::reason::Reason;
+use crate::gzip::inflate::{gunzip, InflateError};
+use crate::jsonrpc::response::{self, Outcome, Response};
+use crate::memory::Budget;
+
+/// Length in bytes below which no memory is reserved for the check: at most one entry per thread is
+/// checked at a time.
+const MIN_RESERVED: usize = 4 << 20;
+
+/// The id under which an entry is parsed.
+const ANY_ID: &[u8] = b"0";
+
+impl CacheEntry {
+    /// Marks the entry as unchecked.
+    pub fn mark_unchecked(self) -> Self {
+        self.unread.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// Whether [`passes_check`](Self::passes_check) has to parse the entry first, which takes milliseconds per
+    /// megabyte.
+    pub fn is_unchecked(&self) -> bool {
+        self.unread.load(Ordering::Relaxed)
+    }
+
+    /// Whether the entry may be sent: it is one response, with id and result where the envelope has
+    /// them. An entry that fails the check, or can't be checked for lack of memory, has to be
+    /// removed.
+    pub fn passes_check(&self) -> bool {
+        self.check().is_ok()
+    }
+
+    /// Checks the entry if it was not checked before.
+    ///
+    /// # Errors
+    /// Returns [`Reason::Memory`] if memory is refused, or the reason why the entry is no valid
+    /// response.
+    pub fn check(&self) -> Result<(), Reason> {
+        if self.is_unchecked() {
+            self.read()?;
+            self.unread.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Checks the entry like [`check`](Self::check), with its memory reserved in `budget`, which
+    /// may have at most `limit` bytes in use.
+    ///
+    /// # Errors
+    /// Returns the errors of [`check`](Self::check), and [`Reason::Memory`] if the budget is used
+    /// up.
+    pub fn check_within(&self, budget: &Budget, limit: usize) -> Result<(), Reason> {
+        if !self.is_unchecked() {
+            return Ok(());
+        }
+        let coded = match &self.payload {
+            Payload::Raw(_) => 0,
+            Payload::Open(open) => open.bytes.len(),
+        };
+        let plain = usize::try_from(self.length(ANY_ID)).map_err(|_| Reason::Memory)?;
+        let _memory = match plain {
+            0..MIN_RESERVED => None,
+            _ => {
+                let needed = plain.saturating_add(coded);
+                Some(budget.reserve(needed, limit).ok_or(Reason::Memory)?)
+            }
+        };
+        self.check()
+    }
+
+    fn read(&self) -> Result<(), Reason> {
+        let body = if self.is_compressed() {
+            let coded = self.gzip(ANY_ID).and_then(|coded| coded.try_to_vec());
+            let length = usize::try_from(self.length(ANY_ID)).map_err(|_| Reason::Memory)?;
+            gunzip(&coded.ok_or(Reason::Memory)?, length).map_err(|error| match error {
+                InflateError::OutOfMemory => Reason::Memory,
+                _ => Reason::Malformed,
+            })?
+        } else {
+            let plain = self.identity(ANY_ID).and_then(|plain| plain.try_to_vec());
+            plain.ok_or(Reason::Memory)?
+        };
+        let answer = response::parse(&body).map_err(|error| Reason::from_response_error(&error))?;
+        match self.matches_envelope(&answer, &body) {
+            Some(true) => Ok(()),
+            _ => Err(Reason::Malformed),
+        }
+    }
+
+    fn matches_envelope(&self, answer: &Response, body: &[u8]) -> Option<bool> {
+        let Outcome::Result(result) = &answer.outcome else {
+            return None;
+        };
+        let envelope = self.envelope();
+        let before = envelope.before.len();
+        let (id, other) = match envelope.id {
+            IdPosition::BeforeResult => (&answer.id, result),
+            IdPosition::AfterResult => (result, &answer.id),
+            IdPosition::None => return None,
+        };
+        Some(
+            id.start == before
+                && other.start == id.end + envelope.between.len()
+                && other.end == body.len() - envelope.after.len()
+                && answer.id.len() == ANY_ID.len(),
+        )
+    }
+}
+
+/// Returns the bytes of an entry with the flag of a checked one, if it [passes](CacheEntry::passes_check) the
+/// check.
+#[cfg(feature = "store")]
+pub(crate) fn read(bytes: &[u8]) -> Option<Vec<u8>> {
+    // the times have no effect
+    let entry = wire::decode(bytes, 0, 0, 0)?;
+    if !entry.passes_check() {
+        return None;
+    }
+    wire::with_checked_flag(bytes)
+}

@@ -1,0 +1,578 @@
+//! The callout client: the owner client of a process that has no connections of its own. Each
+//! request is a callout of its host, which passes the reply back.
+//!
+//! There is no event stream: the state of purges and chains is known from replies, and may have
+//! changed since. So no entry is sent before the owner was queried for it *after* the request began
+//! to wait. A follower that joins a flight later waits for one more query, on behalf of all such
+//! followers; and a response that a request has fetched is shared when the owner has stored it. No
+//! entry is sent from memory ([`may_send`](OwnerClient::may_send) is `false`).
+//!
+//! ```text
+//!  queued ──▶ next ──▶ in flight ──▶ answered: found     to those who joined before it was sent
+//!    ▲                    │                    granted   one of them leads
+//!    │ later followers    │                    pending   the lookup is sent again, and the owner
+//!    │                    │                              waits (a long poll)
+//!    └────────────────────┴── failed, late ────────────▶ the node
+//! ```
+
+mod circuit_breaker;
+mod owner_state;
+mod query_queue;
+mod replies;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::AtomicU64;
+use std::sync::Mutex;
+
+use self::circuit_breaker::CircuitBreaker;
+use self::owner_state::{OwnerState, StateSnapshot};
+use super::background_queue::{self, BackgroundQueue};
+use super::decode_response::report_miss;
+use super::message::{Lease, OwnerReply, OwnerRequest};
+use super::owner_health::{self, OwnerHealthChange};
+use super::owner_job::{LookupJob, OwnerJob};
+use super::purge;
+use super::unclaimed_replies::UnclaimedReplies;
+use super::PURGE;
+use crate::cache::chain::Chains;
+use crate::cache::process::flights::FlightOutcome;
+use crate::cache::process::owner_client::{OwnerClient, PendingPublish};
+use crate::cache::process::wake::Waiter;
+use crate::cache::process::Shared;
+use crate::cache::{Key, Namespace};
+use crate::lock::locked;
+use crate::time_constants::lookup_timeout;
+
+/// The limits of a callout client.
+#[derive(Clone, Copy, Debug)]
+pub struct CalloutLimits {
+    /// Timeout of a lookup in milliseconds.
+    pub deadline: u64,
+    /// Duration of a long poll, in which the owner waits for the fetch of another process, in
+    /// milliseconds.
+    pub slice: u64,
+    /// Maximum number of callouts in flight; beyond it requests are sent to the node at once.
+    pub most: usize,
+    /// Maximum number of long polls among them.
+    pub most_waits: usize,
+    /// Maximum number of bytes of entries that are being stored or wait for it.
+    pub most_bytes: u64,
+}
+
+impl Default for CalloutLimits {
+    fn default() -> Self {
+        Self {
+            deadline: lookup_timeout(),
+            slice: 1_000,
+            most: 256,
+            most_waits: 64,
+            most_bytes: 16 << 20,
+        }
+    }
+}
+
+/// For how long a lease is asked for: nobody can tell when a process without an
+/// event stream has gone. Milliseconds.
+const LEASE: u64 = 10_000;
+
+/// How much later than it should an answer may come that the owner waits for.
+/// Milliseconds.
+const MARGIN: u64 = 500;
+
+/// What nobody waits for may take so long. Milliseconds.
+const FAVOUR: u64 = 1_500;
+
+/// Who waits for what was fetched waits so many times the deadline until the owner
+/// has taken it, and no longer than a favour takes.
+const LANDING: u64 = 5;
+
+/// An answer that comes after its time is heeded for so long. Milliseconds.
+const GONE: u64 = 10_000;
+
+/// An owner that does not answer is asked so often for nothing. Milliseconds.
+const GREET: u64 = 1_000;
+
+/// One that may be of before a purge is asked for so often once more.
+const AGAIN: u8 = 2;
+
+/// The identity of a callout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CalloutId(u64);
+
+/// A callout that the host has to make.
+#[derive(Debug)]
+pub struct Callout {
+    /// Identity that the host passes back with the reply.
+    pub ticket: CalloutId,
+    /// Request to the owner.
+    pub message: OwnerRequest,
+    /// Timeout in milliseconds, after which the callout has [failed](CalloutClient::failed).
+    pub timeout: u64,
+}
+
+/// The callout client of a process. Any thread may send requests and pass replies.
+#[derive(Debug)]
+pub struct CalloutClient {
+    bounds: CalloutLimits,
+    /// How the owner knows the process.
+    process: String,
+    state: Mutex<State>,
+    chains: Chains,
+    /// The last purge that is known.
+    generation: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State {
+    /// What somebody waits for.
+    asked: VecDeque<PendingQuery>,
+    /// And what nobody does.
+    favours: BackgroundQueue,
+    under_way: HashMap<CalloutId, InFlightCallout>,
+    last: CalloutId,
+    /// Nothing has to be given up before that.
+    next_due: u64,
+    claims: UnclaimedReplies,
+    known: OwnerState,
+    pulse: CircuitBreaker,
+    news: owner_health::OwnerHealth,
+}
+
+/// A question.
+#[derive(Debug)]
+struct PendingQuery {
+    job: OwnerJob,
+    /// The owner is to tell of the chain behind that namespace.
+    namespace: Option<Namespace>,
+    /// Those who wait for what is stored with it, or is not.
+    landing: Option<PendingPublish>,
+    /// If another process fetches it the owner is to wait for that.
+    waits: bool,
+    /// How often it was asked before.
+    again: u8,
+    /// Who asks for it is called now: it may be asked in its name.
+    is_own: bool,
+}
+
+/// A call that was made.
+#[derive(Debug)]
+struct InFlightCallout {
+    work: PendingQuery,
+    /// So many had joined a flight when it was made: it answers their questions.
+    joined: u64,
+    /// When it was made, and what was known.
+    sent: u64,
+    heard: StateSnapshot,
+    /// Then it is given up.
+    due: u64,
+}
+
+impl PendingQuery {
+    fn new(job: OwnerJob, namespace: Option<Namespace>) -> Self {
+        Self {
+            job,
+            namespace,
+            landing: None,
+            waits: false,
+            again: 0,
+            is_own: false,
+        }
+    }
+
+    /// What an exchange asks for itself, and does not wait for when it has gone.
+    fn own(job: OwnerJob, namespace: Option<Namespace>) -> Self {
+        Self {
+            is_own: true,
+            ..Self::new(job, namespace)
+        }
+    }
+
+    /// What nobody waits for.
+    fn favour(job: OwnerJob) -> Self {
+        let namespace = match &job {
+            OwnerJob::Store { about, .. } => Some(about.namespace),
+            OwnerJob::ShowBlock(namespace, _) => Some(*namespace),
+            _ => None,
+        };
+        Self::new(job, namespace)
+    }
+
+    /// When it is given up, if it is sent now.
+    fn due(&self, bounds: &CalloutLimits, now: u64) -> u64 {
+        match &self.job {
+            OwnerJob::LookUp(_) if self.waits => now + bounds.slice + MARGIN,
+            OwnerJob::LookUp(LookupJob { due, .. }) | OwnerJob::LookUps { due, .. } => *due,
+            OwnerJob::Purge { .. } => now + PURGE,
+            _ if self.landing.is_some() => now + FAVOUR.min(bounds.deadline * LANDING),
+            _ => now + FAVOUR,
+        }
+    }
+
+    /// For how long the host is to wait for the answer.
+    fn timeout(&self, due: u64, now: u64) -> u64 {
+        match self.landing {
+            Some(_) => FAVOUR,
+            None => due.saturating_sub(now),
+        }
+    }
+}
+
+impl CalloutClient {
+    /// Creates the client of the process that the owner knows as `process`: at most 64 letters,
+    /// digits, `-`, `.` and `_`, and a new name for each process.
+    pub fn new(process: String, bounds: CalloutLimits) -> Self {
+        Self {
+            bounds,
+            process,
+            state: Mutex::new(State {
+                asked: VecDeque::new(),
+                favours: BackgroundQueue::with_capacity_bytes(bounds.most_bytes),
+                under_way: HashMap::new(),
+                last: CalloutId(0),
+                next_due: u64::MAX,
+                claims: UnclaimedReplies::default(),
+                known: OwnerState::default(),
+                pulse: CircuitBreaker::default(),
+                news: owner_health::OwnerHealth::default(),
+            }),
+            chains: Chains::default(),
+            generation: AtomicU64::new(0),
+        }
+    }
+
+    /// Queues a request only for the purge generation in its reply. Without it, the first lookup
+    /// would learn of an unknown purge from its own reply, and be repeated.
+    pub fn query_status_once(&self) {
+        // a lease that nobody has is given back
+        locked(&self.state)
+            .favours
+            .push(OwnerJob::ReleaseLease(Key::default()));
+    }
+
+    /// Returns the next callout to be made. The host calls it until `None` after each other call,
+    /// and at the time of [`next_tick`](Self::next_tick). `now` is in milliseconds of the lookups'
+    /// clock, here and everywhere; any monotonic clock will do.
+    pub fn next(&self, shared: &Shared, now: u64) -> Option<Callout> {
+        let mut state = locked(&self.state);
+        state.pulse.at(now);
+        if now >= state.next_due {
+            state.expire(shared, now);
+        }
+        let greets = state.greets_at().is_some_and(|at| now >= at);
+        // not from the background queue, which waits while the owner is down
+        if greets && state.asked.try_reserve(1).is_ok() {
+            let job = OwnerJob::ReleaseLease(Key::default());
+            state.asked.push_back(PendingQuery::favour(job));
+        }
+        loop {
+            let work = state.take(&self.bounds)?;
+            if let Some(call) = self.begin(&mut state, shared, work, now) {
+                return Some(call);
+            }
+        }
+    }
+
+    /// Returns the next callout that may be made in the context of the present exchange, and
+    /// [ends](Self::ended) with it: a request of its own since it was called, or, if it was the
+    /// last to follow a flight, the repeated lookup of that flight.
+    pub fn next_for_stream(&self, shared: &Shared, waiter: Waiter, now: u64) -> Option<Callout> {
+        let mut state = locked(&self.state);
+        state.pulse.at(now);
+        loop {
+            let work = state.take_own(shared, waiter)?;
+            if let Some(call) = self.begin(&mut state, shared, work, now) {
+                return Some(call);
+            }
+        }
+    }
+
+    /// Makes all queued requests callouts of the root context, by [`next`](Self::next).
+    pub fn detach_from_stream(&self) {
+        for work in &mut locked(&self.state).asked {
+            work.is_own = false;
+        }
+    }
+
+    /// Returns the milliseconds until the next call of [`next`](Self::next) if nothing else
+    /// happens, as callouts may be lost. `None` if there are none.
+    pub fn next_tick(&self, now: u64) -> Option<u64> {
+        let state = locked(&self.state);
+        let due = state.next_due.min(state.greets_at().unwrap_or(u64::MAX));
+        (due < u64::MAX).then(|| due.saturating_sub(now).max(1))
+    }
+
+    /// Passes the reply to a callout.
+    pub fn answered(&self, shared: &Shared, ticket: CalloutId, answer: OwnerReply, now: u64) {
+        let mut state = locked(&self.state);
+        state.pulse.at(now);
+        if let Some(under_way) = state.under_way.remove(&ticket) {
+            self.handle_reply(&mut state, shared, under_way, answer, now);
+        }
+    }
+
+    /// Reports that a callout has timed out or was cut off.
+    pub fn failed(&self, shared: &Shared, ticket: CalloutId, now: u64) {
+        let mut state = locked(&self.state);
+        state.pulse.at(now);
+        if let Some(InFlightCallout { work, .. }) = state.under_way.remove(&ticket) {
+            state.fail(shared, work);
+        }
+    }
+
+    /// Reports that a callout has ended with its exchange, so that nothing is known of the owner's
+    /// health.
+    pub fn ended(&self, shared: &Shared, ticket: CalloutId, now: u64) {
+        let mut state = locked(&self.state);
+        state.pulse.at(now);
+        if let Some(InFlightCallout { work, .. }) = state.under_way.remove(&ticket) {
+            state.pulse.record_unknown();
+            state.abandon(shared, work);
+        }
+    }
+
+    /// Reports that a callout could not be made, or found no upstream: it has not arrived.
+    pub fn callout_rejected(&self, shared: &Shared, ticket: CalloutId, now: u64) {
+        let mut state = locked(&self.state);
+        state.pulse.at(now);
+        state.pulse.is_another = false;
+        if let Some(InFlightCallout { work, .. }) = state.under_way.remove(&ticket) {
+            if let OwnerJob::Purge {
+                waiter: Some(waiter),
+                ..
+            } = work.job
+            {
+                state
+                    .claims
+                    .insert_admin_reply(waiter, purge::unreachable_reply());
+            }
+            state.fail(shared, work);
+        }
+    }
+
+    /// Returns a change of the owner's health for the log; the host calls it periodically.
+    pub fn take_health_change(&self, now: u64) -> Option<OwnerHealthChange> {
+        let mut state = locked(&self.state);
+        let is_up = !state.pulse.is_open();
+        let is_another = state.pulse.is_another;
+        state.news.news(is_up, now).map(|news| match news {
+            OwnerHealthChange::Down if is_another => OwnerHealthChange::Replaced,
+            news => news,
+        })
+    }
+
+    /// What is to be sent for it; `None`: it can't be.
+    fn begin(
+        &self,
+        state: &mut State,
+        shared: &Shared,
+        work: PendingQuery,
+        now: u64,
+    ) -> Option<Callout> {
+        let due = work.due(&self.bounds, now);
+        let heard = StateSnapshot {
+            generation: self.generation(),
+            chain: work.namespace.and_then(|of| state.known.get(&of)),
+        };
+        let message = self.message(&work, &heard, now);
+        let (Some(message), true, Ok(())) = (message, due > now, state.under_way.try_reserve(1))
+        else {
+            state.let_go(shared, work);
+            return None;
+        };
+        let timeout = work.timeout(due, now);
+        let under_way = InFlightCallout {
+            joined: shared.flights.joined(),
+            sent: now,
+            work,
+            heard,
+            due,
+        };
+        state.last = CalloutId(state.last.0 + 1);
+        state.under_way.insert(state.last, under_way);
+        state.is_due(due);
+        Some(Callout {
+            ticket: state.last,
+            message,
+            timeout,
+        })
+    }
+
+    fn message(
+        &self,
+        work: &PendingQuery,
+        heard: &StateSnapshot,
+        now: u64,
+    ) -> Option<OwnerRequest> {
+        let message = match &work.job {
+            OwnerJob::LookUp(look_up) => {
+                let lease = Lease {
+                    process: &self.process,
+                    milliseconds: LEASE,
+                    wait: if work.waits { self.bounds.slice } else { 0 },
+                };
+                OwnerRequest::lookup_request(
+                    &look_up.key,
+                    look_up.requests_lease().then_some(lease),
+                )
+            }
+            job => job.message(&self.process, now)?,
+        };
+        Some(match &work.namespace {
+            Some(namespace) => message.with_chain_query(namespace, heard.number()),
+            None => message,
+        })
+    }
+}
+
+impl State {
+    /// When an owner that has failed, and is asked for nothing, is asked again: operators are
+    /// to hear of it without any client.
+    fn greets_at(&self) -> Option<u64> {
+        let is_idle = self.under_way.is_empty() && self.asked.is_empty();
+        self.pulse
+            .failed_at()
+            .filter(|_| is_idle)
+            .map(|at| at + GREET)
+    }
+
+    /// Whether there is room for what somebody waits for.
+    fn has_room(&mut self, bounds: &CalloutLimits) -> bool {
+        self.under_way.len() + self.asked.len() < bounds.most && self.asked.try_reserve(1).is_ok()
+    }
+
+    /// Asks; there [is room](Self::has_room).
+    fn ask(&mut self, work: PendingQuery, due: u64) {
+        self.asked.push_back(work);
+        self.is_due(due);
+    }
+
+    fn is_due(&mut self, due: u64) {
+        self.next_due = self.next_due.min(due);
+    }
+
+    /// What is to be sent next.
+    fn take(&mut self, bounds: &CalloutLimits) -> Option<PendingQuery> {
+        if let Some(work) = self.asked.pop_front() {
+            return Some(work);
+        }
+        // half of the calls are for those who wait
+        let has_room = self.under_way.len() < bounds.most / 2 && self.stores() < bounds.most_bytes;
+        let favour = (has_room && !self.pulse.is_open()).then(|| self.favours.pop());
+        favour.flatten().map(PendingQuery::favour)
+    }
+
+    fn take_own(&mut self, shared: &Shared, waiter: Waiter) -> Option<PendingQuery> {
+        let is_own = |work: &PendingQuery| {
+            work.is_own
+                || matches!(&work.job, OwnerJob::LookUp(look_up)
+                    if shared.flights.last_follower(&look_up.token) == Some(waiter))
+        };
+        let at = self.asked.iter().position(is_own)?;
+        self.asked.remove(at)
+    }
+
+    /// Bytes of entries that are under way to be stored.
+    fn stores(&self) -> u64 {
+        let works = self.under_way.values().map(|it| &it.work);
+        works
+            .chain(&self.asked)
+            .map(|work| background_queue::weight(&work.job))
+            .sum()
+    }
+
+    /// How many calls there are for which the owner waits.
+    fn waits(&self) -> usize {
+        let works = self.under_way.values().map(|it| &it.work);
+        works.chain(&self.asked).filter(|work| work.waits).count()
+    }
+
+    /// Those whose time is over go on without the owner.
+    fn expire(&mut self, shared: &Shared, now: u64) {
+        for _ in 0..self.asked.len() {
+            match self.asked.pop_front() {
+                Some(work) if work.job.is_late(now) => self.let_go(shared, work),
+                Some(work) => self.asked.push_back(work),
+                None => break,
+            }
+        }
+        let late = self.under_way.iter().filter(|(_, it)| it.due <= now);
+        let late: Vec<CalloutId> = late.map(|(ticket, _)| *ticket).collect();
+        for ticket in late {
+            let Some(under_way) = self.under_way.get_mut(&ticket) else {
+                continue;
+            };
+            if let Some(landing) = under_way.work.landing.take() {
+                // it is stored all the same
+                under_way.due = under_way.sent + FAVOUR;
+                land_alone(shared, landing);
+                continue;
+            }
+            let late = OwnerJob::Expired(match &under_way.work.job {
+                OwnerJob::LookUp(look_up) if look_up.requests_lease() => Some(look_up.key),
+                _ => None,
+            });
+            let job = std::mem::replace(&mut under_way.work.job, late);
+            under_way.due = now + GONE;
+            if matches!(job, OwnerJob::Expired(_)) {
+                // its host has forgotten it
+                self.under_way.remove(&ticket);
+            } else {
+                self.fail(shared, PendingQuery::new(job, None));
+            }
+        }
+        let asked = self.asked.iter().filter_map(|work| work.job.due());
+        let dues = self.under_way.values().map(|it| it.due).chain(asked);
+        self.next_due = dues.min().unwrap_or(u64::MAX);
+    }
+
+    /// The owner did not answer.
+    fn fail(&mut self, shared: &Shared, work: PendingQuery) {
+        if !matches!(work.job, OwnerJob::Expired(_)) {
+            self.pulse.record_failure();
+        }
+        self.abandon(shared, work);
+    }
+
+    /// No answer will come of it.
+    fn abandon(&mut self, shared: &Shared, work: PendingQuery) {
+        if let OwnerJob::LookUp(look_up) = &work.job {
+            if look_up.requests_lease() {
+                // it may have been granted
+                shared.flights.lease(&look_up.key);
+            }
+        }
+        self.let_go(shared, work);
+    }
+
+    /// Who waits for it goes on without.
+    fn let_go(&mut self, shared: &Shared, work: PendingQuery) {
+        if let Some(landing) = work.landing {
+            land_alone(shared, landing);
+        }
+        match work.job {
+            OwnerJob::LookUp(look_up) => report_miss(&mut self.favours, shared, look_up),
+            OwnerJob::LookUps { waiter, .. } => shared.wake([waiter]),
+            OwnerJob::Purge { waiter, .. } => shared.wake(waiter),
+            OwnerJob::Status { waiter, .. } => shared.wake([waiter]),
+            // it may have arrived, or not: others are not to wait for it
+            OwnerJob::Store { key, .. } => self.favours.push(OwnerJob::ReleaseLease(key)),
+            OwnerJob::ReleaseLease(_)
+            | OwnerJob::Acknowledge(_)
+            | OwnerJob::ShowBlock(..)
+            | OwnerJob::Listen
+            | OwnerJob::Expired(_) => {}
+        }
+    }
+}
+
+/// Nobody can say whether it holds: each asks the node.
+fn land_alone(shared: &Shared, landing: PendingPublish) {
+    shared.wake(
+        shared
+            .flights
+            .finish(landing.token, FlightOutcome::NotShareable),
+    );
+}
+
+#[cfg(test)]
+mod tests;

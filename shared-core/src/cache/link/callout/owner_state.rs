@@ -1,0 +1,163 @@
+//! State of the owner as its replies have reported it: purge generation and chains.
+//!
+//! Replies may arrive in another order than they were made in, and an owner may be replaced by
+//! another one. Numbers grow, so the highest is kept; a number below the one that was known when
+//! the request was sent belongs to another owner, and replaces it.
+
+use crate::cache::chain::{ChainState, Chains, DispatchMark, HeightKind};
+use crate::cache::link::message::ChainAnnouncement;
+use crate::cache::Namespace;
+
+/// Namespaces that are known. Of others nothing is taken for final.
+const MOST: usize = 64;
+
+/// What an owner has said of a chain's node is believed for so long. Milliseconds.
+const BELIEVED: u64 = 1_000;
+
+/// Of a chain of which nothing is known.
+const UNKNOWN: DispatchMark = DispatchMark {
+    heights: HeightKind::Blocks,
+    // what is asked for now is of before all that an owner will say
+    epoch: 1,
+    tip_since: 1,
+    tip_ends: 0,
+    tip_height: 0,
+    branch: 1,
+    seen: 0,
+    head: None,
+    last_final: None,
+    is_known: false,
+    is_wrong: false,
+};
+
+/// What was known when a question was asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StateSnapshot {
+    pub(super) generation: u64,
+    /// `None`: nothing.
+    pub(super) chain: Option<ChainAnnouncement>,
+}
+
+impl StateSnapshot {
+    /// The number of the state that was known.
+    pub(super) fn number(&self) -> Option<u64> {
+        match self.chain? {
+            ChainAnnouncement::Number(number) => Some(number),
+            ChainAnnouncement::NotFollowed => None,
+        }
+    }
+
+    /// The last purge that is known, when `said` is heard and `known` was.
+    pub(super) fn newest(&self, known: u64, said: u64) -> u64 {
+        match said < self.generation {
+            true => said,
+            false => known.max(said),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct OwnerState(Vec<NamespaceState>);
+
+#[derive(Debug)]
+struct NamespaceState {
+    namespace: Namespace,
+    told: ChainAnnouncement,
+    /// It was so then, or later.
+    at: u64,
+}
+
+impl OwnerState {
+    pub(super) fn get(&self, namespace: &Namespace) -> Option<ChainAnnouncement> {
+        Some(self.find(namespace)?.told)
+    }
+
+    fn find(&self, namespace: &Namespace) -> Option<&NamespaceState> {
+        self.0.iter().find(|space| space.namespace == *namespace)
+    }
+
+    /// An answer that was made at that time or later says this to a question that
+    /// was asked when that was known.
+    pub(super) fn merge_reply(
+        &mut self,
+        chains: &Chains,
+        namespace: Namespace,
+        (heard, at): (&StateSnapshot, u64),
+        told: ChainAnnouncement,
+        state: Option<Box<ChainState>>,
+    ) {
+        let known = self.get(&namespace);
+        let is_news = match (known, told) {
+            // one or the other is another owner's
+            (known, ChainAnnouncement::NotFollowed) => known == heard.chain,
+            (Some(ChainAnnouncement::Number(known)), ChainAnnouncement::Number(number)) => {
+                number > known || heard.number().is_some_and(|heard| number < heard)
+            }
+            (_, ChainAnnouncement::Number(_)) => true,
+        };
+        match (told, state) {
+            (ChainAnnouncement::Number(_), Some(state)) if is_news => {
+                let unknown = || ChainState::unknown(state.heights, 0);
+                chains.get_or_add(namespace, unknown).set_state(*state);
+            }
+            // it is what is known
+            (ChainAnnouncement::Number(_), _) if known == Some(told) => {}
+            (ChainAnnouncement::NotFollowed, _) if is_news => {}
+            _ => return,
+        }
+        self.remember(NamespaceState {
+            namespace,
+            told,
+            at,
+        });
+        if is_news {
+            let followed: Vec<Namespace> = self.followed().collect();
+            chains.retain(&followed);
+        }
+    }
+
+    fn followed(&self) -> impl Iterator<Item = Namespace> + '_ {
+        let followed = |space: &&NamespaceState| matches!(space.told, ChainAnnouncement::Number(_));
+        self.0.iter().filter(followed).map(|space| space.namespace)
+    }
+
+    fn remember(&mut self, space: NamespaceState) {
+        let mut all = self.0.iter_mut();
+        if let Some(known) = all.find(|known| known.namespace == space.namespace) {
+            known.told = space.told;
+            known.at = known.at.max(space.at);
+            return;
+        }
+        if self.0.len() == MOST {
+            let oldest = (0..MOST).min_by_key(|at| self.0[*at].at).unwrap_or(0);
+            self.0.swap_remove(oldest);
+        }
+        self.0.push(space);
+    }
+
+    /// What a request that goes to the node knows of its chain.
+    pub(super) fn dispatch_mark(
+        &self,
+        chains: &Chains,
+        namespace: &Namespace,
+        now: u64,
+    ) -> Option<DispatchMark> {
+        let Some(space) = self.find(namespace) else {
+            return Some(UNKNOWN);
+        };
+        let is_recent = now.saturating_sub(space.at) <= BELIEVED;
+        match chains.get(namespace).map(|chain| chain.mark()) {
+            Some(mark) if is_recent => Some(mark),
+            // its node may be another one by now
+            Some(mark) => Some(DispatchMark {
+                last_final: None,
+                is_known: false,
+                // it is heard of by asking
+                is_wrong: false,
+                ..mark
+            }),
+            None if is_recent => None,
+            None => Some(UNKNOWN),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Handling of the owner's replies.
+
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use super::{CalloutClient, InFlightCallout, LookupJob, OwnerJob, PendingQuery, State, AGAIN};
+use crate::cache::chain::ChainDependency;
+use crate::cache::entry::CacheEntry;
+use crate::cache::link::decode_response::{
+    decode_entries, decode_entry, release_late_lease, report_miss,
+};
+use crate::cache::link::message::{ChainAnnouncement, OwnerReply};
+use crate::cache::process::flights::Leadership;
+use crate::cache::process::owner_client::{OwnerClient, PendingPublish};
+use crate::cache::process::Shared;
+use crate::cache::{Key, Namespace};
+
+/// A look-up's question, for those who came too late for its answer.
+#[derive(Clone, Copy)]
+struct LateQuery {
+    key: Key,
+    namespace: Option<Namespace>,
+    leases: bool,
+    waits_in_vain: bool,
+    again: u8,
+}
+
+impl CalloutClient {
+    /// The answer to a call has come.
+    pub(super) fn handle_reply(
+        &self,
+        state: &mut State,
+        shared: &Shared,
+        under_way: InFlightCallout,
+        mut answer: OwnerReply,
+        now: u64,
+    ) {
+        let status = answer.status;
+        let Some(said) = self.hear(state, &under_way, &mut answer, now) else {
+            // what a proxy says itself if it can't reach it
+            state.pulse.is_another = !matches!(status, 502..=504);
+            state.fail(shared, under_way.work);
+            return;
+        };
+        state.pulse.record_success();
+        let InFlightCallout {
+            work, joined, sent, ..
+        } = under_way;
+        if let Some(landing) = work.landing {
+            let kept = matches!(work.job, OwnerJob::Store { .. }) && answer.status == 201;
+            let may_hold = kept || answer.status != 409 && said == landing.generation;
+            let may_hold = may_hold && self.generation() == landing.generation;
+            self.landed(
+                state,
+                shared,
+                landing,
+                (may_hold, joined),
+                work.namespace,
+                now,
+            );
+            return;
+        }
+        match work.job {
+            OwnerJob::LookUp(look_up) => {
+                let question = LateQuery {
+                    key: look_up.key,
+                    namespace: work.namespace,
+                    leases: look_up.leases,
+                    waits_in_vain: look_up.waits_in_vain,
+                    again: work.again,
+                };
+                if said != self.generation() && work.again < AGAIN {
+                    // it may be what was purged meanwhile
+                    let again = work.again + 1;
+                    let question = LateQuery { again, ..question };
+                    self.ask_again(state, shared, look_up.token, question, now);
+                    return;
+                }
+                let is_current = said == self.generation();
+                match (answer.status, answer.granted) {
+                    (200, _) if is_current => {
+                        match decode_entry(shared, &self.chains, &look_up.key, answer, now) {
+                            Some(entry) => {
+                                let token = look_up.token;
+                                self.give(state, shared, (token, joined), &entry, question, now);
+                            }
+                            None => report_miss(&mut state.favours, shared, look_up),
+                        }
+                    }
+                    (404, Some(true)) => {
+                        shared.flights.lease(&look_up.key);
+                        report_miss(&mut state.favours, shared, look_up);
+                    }
+                    (404, Some(false)) => {
+                        // if nothing came of waiting, that is not done again
+                        let in_vain = work.waits && now < sent + self.bounds.slice;
+                        self.wait(state, shared, look_up, question, in_vain);
+                    }
+                    _ => report_miss(&mut state.favours, shared, look_up),
+                }
+            }
+            OwnerJob::LookUps { waiter, .. } => {
+                if answer.status == 200 && said == self.generation() {
+                    let entries = decode_entries(shared, &self.chains, &answer, now);
+                    state.claims.insert_entries(waiter, entries, said);
+                }
+                shared.wake([waiter]);
+            }
+            OwnerJob::Purge {
+                waiter: Some(waiter),
+                ..
+            } => {
+                state
+                    .claims
+                    .insert_admin_reply(waiter, (answer.status, answer.body));
+                shared.wake([waiter]);
+            }
+            OwnerJob::Expired(Some(key)) if answer.granted == Some(true) => {
+                release_late_lease(&mut state.favours, shared, key);
+            }
+            OwnerJob::Purge { .. }
+            | OwnerJob::Status { .. }
+            | OwnerJob::Expired(_)
+            | OwnerJob::Store { .. }
+            | OwnerJob::ReleaseLease(_)
+            | OwnerJob::Acknowledge(_)
+            | OwnerJob::ShowBlock(..)
+            | OwnerJob::Listen => {}
+        }
+    }
+
+    /// What an answer says beside what was asked. The last purge that was known
+    /// when it was made; `None`: it is none of an owner's.
+    fn hear(
+        &self,
+        state: &mut State,
+        under_way: &InFlightCallout,
+        answer: &mut OwnerReply,
+        now: u64,
+    ) -> Option<u64> {
+        let said = answer.generation?;
+        if let Some(namespace) = under_way.work.namespace {
+            let told = answer.chain?;
+            let state_of = match answer.state.take() {
+                Some((of, _)) if of != namespace => return None,
+                of => of.map(|(_, state)| state),
+            };
+            let heard = &under_way.heard;
+            let is_known =
+                matches!(told, ChainAnnouncement::NotFollowed) || heard.chain == Some(told);
+            if state_of.is_none() && !is_known {
+                return None;
+            }
+            // where the owner has waited that is about the time of its answer
+            let at = match under_way.work.waits {
+                true => now.min(under_way.sent + self.bounds.slice),
+                false => under_way.sent,
+            };
+            let known = &mut state.known;
+            known.merge_reply(&self.chains, namespace, (heard, at), told, state_of);
+        }
+        let newest = under_way.heard.newest(self.generation(), said);
+        self.generation.store(newest, Ordering::Release);
+        Some(said)
+    }
+
+    /// Another process fetches it.
+    fn wait(
+        &self,
+        state: &mut State,
+        shared: &Shared,
+        look_up: LookupJob,
+        question: LateQuery,
+        in_vain: bool,
+    ) {
+        let waits = !in_vain
+            && shared.flights.is_followed(&look_up.token)
+            && state.waits() < self.bounds.most_waits
+            && state.has_room(&self.bounds);
+        if !waits {
+            report_miss(&mut state.favours, shared, look_up);
+            return;
+        }
+        let mut work = PendingQuery::new(OwnerJob::LookUp(look_up), question.namespace);
+        work.waits = true;
+        state.asked.push_back(work);
+    }
+
+    /// An entry is theirs who joined before it was asked for.
+    fn give(
+        &self,
+        state: &mut State,
+        shared: &Shared,
+        (token, joined): (Leadership, u64),
+        entry: &Arc<CacheEntry>,
+        question: LateQuery,
+        now: u64,
+    ) {
+        let (woken, later) = shared.flights.finish_for(token, entry, joined);
+        shared.wake(woken);
+        if let Some(token) = later {
+            let question = LateQuery {
+                again: 0,
+                ..question
+            };
+            self.ask_again(state, shared, token, question, now);
+        }
+    }
+
+    /// The owner knows of what was fetched for others.
+    fn landed(
+        &self,
+        state: &mut State,
+        shared: &Shared,
+        landing: PendingPublish,
+        (may_hold, joined): (bool, u64),
+        namespace: Option<Namespace>,
+        now: u64,
+    ) {
+        let PendingPublish { token, entry, .. } = landing;
+        let question = LateQuery {
+            key: *token.key(),
+            namespace,
+            leases: true,
+            waits_in_vain: false,
+            again: 0,
+        };
+        if may_hold && self.holds(&entry, namespace) {
+            self.give(state, shared, (token, joined), &entry, question, now);
+        } else {
+            self.ask_again(state, shared, token, question, now);
+        }
+    }
+
+    /// Whether that is as true as when it was asked for, by all that is known now.
+    fn holds(&self, entry: &CacheEntry, namespace: Option<Namespace>) -> bool {
+        let chain = namespace.and_then(|namespace| self.chains.get(&namespace));
+        chain.is_none_or(|chain| {
+            let meta = entry.meta();
+            let epoch = meta.follows.map_or(0, |(_, epoch)| epoch);
+            let stamp = ChainDependency::new(&chain, meta.class, epoch, meta.height);
+            // whether it is of before what was shown here, its own stamp knows
+            stamp.holds() && entry.holds()
+        })
+    }
+
+    fn ask_again(
+        &self,
+        state: &mut State,
+        shared: &Shared,
+        token: Leadership,
+        question: LateQuery,
+        now: u64,
+    ) {
+        let due = now.saturating_add(self.bounds.deadline);
+        let look_up = LookupJob {
+            key: question.key,
+            token,
+            leases: question.leases,
+            due,
+            generation: self.generation(),
+            waits_in_vain: question.waits_in_vain,
+            missed_event: false,
+        };
+        let mut work = PendingQuery::new(OwnerJob::LookUp(look_up), question.namespace);
+        work.again = question.again;
+        match state.has_room(&self.bounds) {
+            true => state.ask(work, due),
+            false => state.let_go(shared, work),
+        }
+    }
+}

@@ -1,0 +1,231 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Callout, CalloutClient, CalloutId, CalloutLimits};
+use crate::cache::class::Class;
+use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::wire::Encoded;
+use crate::cache::entry::{CacheEntry, EntryMeta, Envelope, Payload};
+use crate::cache::link::{ChainAnnouncement, OwnerHealthChange, OwnerReply};
+use crate::cache::process::flights::{FlightOutcome, Leadership, Role, Wakeup};
+use crate::cache::process::owner_client::{OwnerClient, PendingPublish};
+use crate::cache::process::wake::{EventLoop, Queue, Waiter};
+use crate::cache::process::Shared;
+use crate::cache::{Key, Namespace};
+
+mod chains;
+mod herds;
+mod limits;
+mod lookups;
+
+const KEY: Key = [7; 32];
+const SPACE: Namespace = [0xab; 16];
+
+/// Returns a waiter of the only event loop.
+fn at(id: usize) -> Waiter {
+    EventLoop::default().waiter(id)
+}
+
+/// A host that makes callouts on request.
+struct Host {
+    shared: Shared,
+    queue: Arc<Queue>,
+    calls: Arc<CalloutClient>,
+    now: u64,
+    /// Callouts that were made.
+    made: BTreeMap<CalloutId, Callout>,
+}
+
+impl Host {
+    fn new() -> Self {
+        Self::within(CalloutLimits::default())
+    }
+
+    fn within(bounds: CalloutLimits) -> Self {
+        let shared = Shared::default();
+        let queue = Arc::new(Queue::default());
+        shared.event_loop(queue.clone());
+        let calls = Arc::new(CalloutClient::new("w-1".into(), bounds));
+        shared.join(calls.clone());
+        Self {
+            shared,
+            queue,
+            calls,
+            now: 1_000,
+            made: BTreeMap::new(),
+        }
+    }
+
+    fn calls(&self) -> &CalloutClient {
+        &self.calls
+    }
+
+    /// Makes the due callouts. Returns their methods and targets.
+    fn run(&mut self) -> Vec<String> {
+        let mut sent = Vec::new();
+        while let Some(call) = self.calls().next(&self.shared, self.now) {
+            let message = &call.message;
+            let target = message.target.replace(&"07".repeat(32), "KEY");
+            sent.push(format!("{} {target}", message.method));
+            self.made.insert(call.ticket, call);
+        }
+        sent
+    }
+
+    fn pass(&mut self, milliseconds: u64) -> Vec<String> {
+        self.now += milliseconds;
+        self.run()
+    }
+
+    fn field(&self, name: &str) -> Option<&str> {
+        let (_, call) = self.made.last_key_value()?;
+        let field = call.message.fields.iter().find(|(other, _)| *other == name);
+        field.map(|(_, value)| &**value)
+    }
+
+    /// Answers the oldest callout. Returns the callouts that are due then.
+    fn answer(&mut self, answer: OwnerReply) -> Vec<String> {
+        let (ticket, _) = self.made.pop_first().unwrap();
+        self.calls()
+            .answered(&self.shared, ticket, answer, self.now);
+        self.run()
+    }
+
+    /// Makes the callouts in the context of a waiter, which end with it. Returns their tickets.
+    fn run_own(&mut self, waiter: usize) -> Vec<CalloutId> {
+        let mut own = Vec::new();
+        while let Some(call) = self
+            .calls()
+            .next_for_stream(&self.shared, at(waiter), self.now)
+        {
+            own.push(call.ticket);
+            self.made.insert(call.ticket, call);
+        }
+        own
+    }
+
+    /// Ends the context of these callouts.
+    fn end(&mut self, own: &[CalloutId]) {
+        for ticket in own {
+            self.made.remove(ticket).unwrap();
+            self.calls().ended(&self.shared, *ticket, self.now);
+        }
+    }
+
+    fn fail(&mut self) -> Vec<String> {
+        let (ticket, _) = self.made.pop_first().unwrap();
+        self.calls().failed(&self.shared, ticket, self.now);
+        self.run()
+    }
+
+    /// Looks `KEY` up for a waiter. Returns the callouts that are due then.
+    fn want(&mut self, waiter: usize) -> Vec<String> {
+        self.look_up(KEY, waiter, true);
+        self.run()
+    }
+
+    /// Looks a key up. Returns whether the waiter waits.
+    fn look_up(&mut self, key: Key, waiter: usize, leases: bool) -> bool {
+        match self.shared.flights.join_flight(key, at(waiter)).unwrap() {
+            Role::Follower => true,
+            Role::Leader(token) => {
+                self.shared.flights.follow(&token, at(waiter)).unwrap();
+                let asked = self
+                    .calls()
+                    .lookup(key, token, &SPACE, leases, false, self.now);
+                if let Err(token) = asked {
+                    self.shared.leave(&key, at(waiter));
+                    self.shared.hand_over(token);
+                    return false;
+                }
+                true
+            }
+        }
+    }
+
+    fn lead(&self, waiter: usize) -> Option<Leadership> {
+        match self.shared.flights.claim(at(waiter)) {
+            Some(Wakeup::Lead(token)) => Some(token),
+            _ => None,
+        }
+    }
+
+    /// Returns the response that a waiter received, as text.
+    fn received(&self, waiter: usize) -> Option<String> {
+        match self.shared.flights.claim(at(waiter)) {
+            Some(Wakeup::Response(FlightOutcome::Answer(entry))) => Some(text_of(&entry)),
+            _ => None,
+        }
+    }
+
+    fn is_alone(&self, waiter: usize) -> bool {
+        let turn = self.shared.flights.claim(at(waiter));
+        matches!(turn, Some(Wakeup::Response(FlightOutcome::NotShareable)))
+    }
+
+    fn woken(&self) -> Vec<usize> {
+        std::iter::from_fn(|| self.queue.next()).collect()
+    }
+
+    /// Publishes the response that was fetched under a leadership, as a fill does.
+    fn publish(&mut self, token: Leadership, entry: CacheEntry, generation: u64) -> Vec<String> {
+        let key = *token.key();
+        let entry = Arc::new(entry.stored(self.now, 10_000));
+        let about = StoreAttributes::for_entry(&entry, SPACE, None, generation).unwrap();
+        self.calls().store(key, Arc::clone(&entry), about, None);
+        self.shared.publish_to_followers(PendingPublish {
+            token,
+            entry,
+            generation,
+        });
+        self.run()
+    }
+}
+
+fn text_of(entry: &CacheEntry) -> String {
+    let encoded = Encoded::from_entry(entry).unwrap();
+    String::from_utf8(encoded.payload.to_vec()).unwrap()
+}
+
+fn entry(text: &str) -> CacheEntry {
+    let meta = EntryMeta {
+        class: Class::Config,
+        ..EntryMeta::default()
+    };
+    entry_with(text, meta)
+}
+
+fn entry_with(text: &str, meta: EntryMeta) -> CacheEntry {
+    let payload = Payload::Raw(text.as_bytes().to_vec().into());
+    CacheEntry::new(Envelope::none(), payload, meta)
+}
+
+/// Returns a reply of an owner that follows no chain.
+fn reply(status: u16) -> OwnerReply {
+    OwnerReply {
+        status,
+        generation: Some(5),
+        chain: Some(ChainAnnouncement::NotFollowed),
+        ..OwnerReply::default()
+    }
+}
+
+fn found(entry: &CacheEntry) -> OwnerReply {
+    OwnerReply {
+        fresh: 500,
+        body: Encoded::from_entry(entry).unwrap().to_vec(),
+        ..reply(200)
+    }
+}
+
+fn missing(granted: bool) -> OwnerReply {
+    OwnerReply {
+        granted: Some(granted),
+        ..reply(404)
+    }
+}
+
+const LOOK_UP: &str = "GET /v1/entries/KEY?lease=w-1&for=10000";
+const LONG: &str = "GET /v1/entries/KEY?lease=w-1&for=10000&wait=1000";
+const STORE: &str = "PUT /v1/entries/KEY";
+const GIVE_BACK: &str = "DELETE /v1/leases/KEY?process=w-1";

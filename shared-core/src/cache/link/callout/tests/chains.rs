@@ -1,0 +1,194 @@
+//! Tests of the chain states in replies.
+
+use super::*;
+use crate::cache::chain::{ChainState, DispatchMark};
+use crate::cache::owner_event::OwnerEvent;
+
+fn state(head: u64, epoch: u64) -> Box<ChainState> {
+    let data = format!(
+        "{{\"namespace\":\"{}\",\"heights\":\"blocks\",\"epoch\":{epoch},\"head\":{head},\
+         \"seen\":{head},\"final\":60,\"known\":true,\"wrong\":false,\"reorgs\":[],\"since\":{epoch}}}",
+        "ab".repeat(16)
+    );
+    match OwnerEvent::read(b"chain", data.as_bytes()) {
+        Ok(Some(OwnerEvent::Chain { state, .. })) => state,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn with_chain(number: u64, state: Option<Box<ChainState>>, answer: OwnerReply) -> OwnerReply {
+    OwnerReply {
+        chain: Some(ChainAnnouncement::Number(number)),
+        state: state.map(|state| (SPACE, state)),
+        ..answer
+    }
+}
+
+impl Host {
+    fn mark(&self) -> Option<DispatchMark> {
+        self.calls().mark(&SPACE, self.now)
+    }
+
+    /// Passes a reply with that state and without an entry.
+    fn receive_state(&mut self, number: u64, state: Option<Box<ChainState>>) {
+        self.look_up([9; 32], 90, false);
+        self.run();
+        let last = *self.made.last_key_value().unwrap().0;
+        self.made.remove(&last);
+        let answer = with_chain(number, state, reply(404));
+        self.calls().answered(&self.shared, last, answer, self.now);
+        self.shared.flights.claim(at(90));
+        self.woken();
+    }
+}
+
+fn tip(height: u64, epoch: u64) -> CacheEntry {
+    let meta = EntryMeta {
+        class: Class::Tip,
+        follows: Some((SPACE, epoch)),
+        height: Some(height),
+        ..EntryMeta::default()
+    };
+    entry_with("tip", meta)
+}
+
+#[test]
+fn dispatch_mark_has_no_finality_while_the_state_is_unknown() {
+    let mut host = Host::new();
+    let mark = host.mark().unwrap();
+    assert!(!mark.is_known && mark.last_final.is_none() && mark.head.is_none());
+    host.receive_state(100, Some(state(7, 5_000)));
+    let mark = host.mark().unwrap();
+    assert_eq!(
+        (mark.head, mark.last_final, mark.is_known),
+        (Some(7), Some(60), true)
+    );
+    // an older state may have changed
+    host.now += 1_001;
+    let mark = host.mark().unwrap();
+    assert_eq!(
+        (mark.epoch, mark.last_final, mark.is_known),
+        (5_000, None, false)
+    );
+    host.receive_state(100, None);
+    assert!(host.mark().unwrap().is_known);
+}
+
+#[test]
+fn dispatch_mark_is_none_for_a_chain_that_is_not_followed() {
+    let mut host = Host::new();
+    host.want(1);
+    host.answer(missing(true));
+    assert!(host.mark().is_none());
+    host.now += 1_001;
+    assert!(!host.mark().unwrap().is_known);
+}
+
+#[test]
+fn known_state_is_sent_as_its_number() {
+    let mut host = Host::new();
+    host.receive_state(100, Some(state(7, 5_000)));
+    host.want(1);
+    assert_eq!(host.field("sszip-chain-known"), Some("100"));
+    let known = with_chain(100, None, found(&tip(7, 5_000)));
+    host.answer(known);
+    assert_eq!(host.received(1), Some("tip".into()));
+    // the report of a newer head expires entries about the former one
+    host.want(2);
+    host.answer(with_chain(
+        101,
+        Some(state(8, 5_000)),
+        found(&tip(7, 5_000)),
+    ));
+    assert!(host.lead(2).is_some());
+}
+
+#[test]
+fn older_state_is_ignored_unless_another_owner_sends_it() {
+    let mut host = Host::new();
+    host.receive_state(100, Some(state(7, 5_000)));
+    // two replies that cross
+    host.look_up([1; 32], 1, false);
+    host.want(2);
+    let (first, second) = {
+        let mut tickets = host.made.keys().copied();
+        (tickets.next().unwrap(), tickets.next().unwrap())
+    };
+    let newer = with_chain(102, Some(state(9, 5_000)), reply(404));
+    host.calls().answered(&host.shared, second, newer, host.now);
+    let older = with_chain(101, Some(state(8, 5_000)), reply(404));
+    host.calls().answered(&host.shared, first, older, host.now);
+    assert_eq!(host.mark().unwrap().head, Some(9));
+    // its clock was set back
+    host.receive_state(50, Some(state(3, 4_000)));
+    assert_eq!(host.mark().unwrap().head, Some(3));
+    // and one that does not follow the chain any more
+    host.made.clear();
+    host.look_up([1; 32], 3, false);
+    host.run();
+    host.answer(reply(404));
+    assert!(host.mark().is_none() && host.calls().chains().all().is_empty());
+}
+
+#[test]
+fn fetched_tip_entry_is_shared_only_if_the_head_is_the_same_when_stored() {
+    for (now, is_shared) in [(state(7, 5_000), true), (state(8, 5_000), false)] {
+        let mut host = Host::new();
+        host.receive_state(100, Some(state(7, 5_000)));
+        host.want(1);
+        host.want(2);
+        host.answer(with_chain(100, None, missing(true)));
+        let token = host.lead(1).unwrap();
+        host.publish(token, tip(7, 5_000), 5);
+        assert_eq!(host.field("sszip-chain-known"), Some("100"));
+        // regardless of the status
+        host.answer(with_chain(101, Some(now), reply(201)));
+        assert_eq!(host.received(2).is_some(), is_shared);
+    }
+}
+
+#[test]
+fn chain_states_are_kept_for_a_bounded_number_of_namespaces() {
+    let mut host = Host::new();
+    for n in 0..200u8 {
+        let space = [n; 16];
+        let calls = Arc::clone(&host.calls);
+        calls.lookup_all(vec![KEY], &space, at(1), host.now);
+        host.now += 1;
+        host.run();
+        let answer = OwnerReply {
+            chain: Some(ChainAnnouncement::Number(100)),
+            state: Some((space, state(7, 5_000))),
+            ..reply(200)
+        };
+        host.answer(answer);
+        calls.claim_all(at(1));
+    }
+    assert_eq!(host.calls().chains().all().len(), 64);
+    let known = |n| host.calls().mark(&[n; 16], host.now).unwrap().is_known;
+    assert!(known(199) && !known(0));
+}
+
+#[test]
+fn reply_without_a_valid_chain_state_is_rejected() {
+    for (chain, state) in [
+        (None, None),
+        // a number without its state
+        (Some(ChainAnnouncement::Number(7)), None),
+        // the state of another chain
+        (
+            Some(ChainAnnouncement::Number(7)),
+            Some(([1; 16], state(7, 5_000))),
+        ),
+    ] {
+        let mut host = Host::new();
+        host.want(1);
+        let answer = OwnerReply {
+            chain,
+            state,
+            ..found(&entry("1"))
+        };
+        host.answer(answer);
+        assert!(host.lead(1).is_some());
+    }
+}

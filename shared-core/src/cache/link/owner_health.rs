@@ -1,0 +1,81 @@
+//! Health of the owner, and its changes for the log.
+
+use crate::time_constants::owner_outage_grace;
+
+/// A change of the owner's health.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnerHealthChange {
+    /// The owner does not respond, and requests are sent to the node.
+    Down,
+    /// The upstream is no owner of this version, and requests are sent to the node.
+    Replaced,
+    /// The owner responds again.
+    Up,
+}
+
+impl OwnerHealthChange {
+    /// Whether the change is a failure.
+    pub fn is_bad(self) -> bool {
+        self != Self::Up
+    }
+
+    /// Returns the text for the log, which follows the owner's name.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Down => "does not answer, the node is asked instead",
+            Self::Replaced => "answers as no owner of this version does, the node is asked instead",
+            Self::Up => "answers again",
+        }
+    }
+}
+
+/// What is known, and was said.
+#[derive(Debug, Default)]
+pub(super) struct OwnerHealth {
+    /// Since when it does not answer.
+    down: Option<u64>,
+    said: bool,
+}
+
+impl OwnerHealth {
+    /// What is to be said of an owner that is reached, or not.
+    pub(super) fn news(&mut self, is_up: bool, now: u64) -> Option<OwnerHealthChange> {
+        if is_up {
+            let said = std::mem::take(self).said;
+            return said.then_some(OwnerHealthChange::Up);
+        }
+        let down = *self.down.get_or_insert(now);
+        if self.said || now.saturating_sub(down) < owner_outage_grace() {
+            return None;
+        }
+        self.said = true;
+        Some(OwnerHealthChange::Down)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OwnerHealth, OwnerHealthChange};
+
+    #[test]
+    fn outage_is_reported_once_after_a_grace_time() {
+        let mut known = OwnerHealth::default();
+        for start in [0, 50_000] {
+            assert_eq!(known.news(false, start), None);
+            assert_eq!(known.news(false, start + 2_999), None);
+            assert_eq!(
+                known.news(false, start + 3_000),
+                Some(OwnerHealthChange::Down)
+            );
+            assert_eq!(known.news(false, start + 9_000), None);
+            assert_eq!(
+                known.news(true, start + 10_000),
+                Some(OwnerHealthChange::Up)
+            );
+            assert_eq!(known.news(true, start + 20_000), None);
+        }
+        // a short outage is not reported
+        assert_eq!(known.news(false, 90_000), None);
+        assert_eq!(known.news(true, 91_000), None);
+    }
+}

@@ -1,0 +1,128 @@
+//! Requests of a process to its owner, and their deadlines.
+
+use std::sync::Arc;
+
+use super::message::{Lease, OwnerRequest};
+use crate::cache::chain::ShownBlock;
+use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::CacheEntry;
+use crate::cache::freshness::FinalUpgrade;
+use crate::cache::process::flights::Leadership;
+use crate::cache::process::wake::Waiter;
+use crate::cache::{Key, Namespace};
+
+/// For how long a lease is asked for, in milliseconds: some calls take a node
+/// that long. It ends with the process.
+const LEASE: u64 = 60_000;
+
+/// One request to the owner.
+#[derive(Debug)]
+pub(super) enum OwnerJob {
+    LookUp(LookupJob),
+    LookUps {
+        keys: Vec<Key>,
+        waiter: Waiter,
+        due: u64,
+        generation: u64,
+    },
+    Store {
+        key: Key,
+        entry: Arc<CacheEntry>,
+        about: Box<StoreAttributes>,
+        if_final: Option<FinalUpgrade>,
+    },
+    ReleaseLease(Key),
+    Acknowledge(u64),
+    /// A block above the head was shown to a client.
+    ShowBlock(Namespace, ShownBlock),
+    /// What an operator wants to be purged.
+    Purge {
+        body: String,
+        /// `None`: it has gone, and the purge is done all the same.
+        waiter: Option<Waiter>,
+        due: u64,
+        /// How often it was sent.
+        sent: u8,
+    },
+    /// What it knows of itself.
+    Status {
+        waiter: Waiter,
+        due: u64,
+    },
+    /// The event stream.
+    Listen,
+    /// Whoever asked has gone on, perhaps for this key to the node.
+    Expired(Option<Key>),
+}
+
+#[derive(Debug)]
+pub(super) struct LookupJob {
+    pub(super) key: Key,
+    pub(super) token: Leadership,
+    /// Only one is to ask the node, so the owner is asked for its lease.
+    pub(super) leases: bool,
+    /// When its time is over, in milliseconds of the host's clock.
+    pub(super) due: u64,
+    /// The last purge that was known when it was sent.
+    pub(super) generation: u64,
+    /// What another process fetches is of no use here: its lease is not asked
+    /// for.
+    pub(super) waits_in_vain: bool,
+    /// An event came before the answer that it belongs to.
+    pub(super) missed_event: bool,
+}
+
+impl LookupJob {
+    /// Whether its lease is asked for.
+    pub(super) fn requests_lease(&self) -> bool {
+        self.leases && !self.waits_in_vain
+    }
+}
+
+impl OwnerJob {
+    /// Nobody waits for it under that name any more.
+    pub(super) fn forget(&mut self, gone: Waiter) {
+        match self {
+            Self::LookUps { waiter, .. } | Self::Status { waiter, .. } if *waiter == gone => {
+                *self = Self::Expired(None);
+            }
+            // it is done all the same
+            Self::Purge { waiter, .. } if *waiter == Some(gone) => *waiter = None,
+            _ => {}
+        }
+    }
+
+    /// What is sent; `None`: there is no way to, perhaps for want of memory.
+    /// `now` is in milliseconds of the host's clock.
+    pub(super) fn message(&self, process: &str, now: u64) -> Option<OwnerRequest> {
+        Some(match self {
+            Self::LookUp(look_up) => {
+                let lease = Lease {
+                    process,
+                    milliseconds: LEASE,
+                    wait: 0,
+                };
+                OwnerRequest::lookup_request(
+                    &look_up.key,
+                    look_up.requests_lease().then_some(lease),
+                )
+            }
+            Self::LookUps { keys, .. } => OwnerRequest::look_ups(keys)?,
+            Self::Store {
+                key,
+                entry,
+                about,
+                if_final,
+            } => OwnerRequest::store(key, entry, about, if_final.as_ref(), process, now)?,
+            Self::ReleaseLease(key) => OwnerRequest::release_lease_request(key, process),
+            Self::Acknowledge(generation) => OwnerRequest::acknowledge(*generation, process),
+            Self::ShowBlock(namespace, sighting) => {
+                OwnerRequest::show_block_request(namespace, *sighting)
+            }
+            Self::Purge { body, .. } => OwnerRequest::purge_request(body)?,
+            Self::Status { .. } => OwnerRequest::status(),
+            Self::Listen => OwnerRequest::event_stream_request(process),
+            Self::Expired(_) => return None,
+        })
+    }
+}

@@ -1,0 +1,178 @@
+//! Handling of the owner's replies and events.
+
+use std::sync::atomic::Ordering;
+
+use super::decode_response::{decode_entries, decode_entry, release_late_lease, report_miss};
+use super::message::OwnerReply;
+use super::owner_job::{LookupJob, OwnerJob};
+use super::{Link, State, EVENTS};
+use crate::cache::chain::ChainState;
+use crate::cache::owner_event::OwnerEvent;
+use crate::cache::process::flights::FlightOutcome;
+use crate::cache::process::owner_client::OwnerClient;
+use crate::cache::process::Shared;
+
+impl Link {
+    /// The answer to a request.
+    pub(super) fn handle_reply(
+        &self,
+        state: &mut State,
+        shared: &Shared,
+        job: OwnerJob,
+        response: OwnerReply,
+        now: u64,
+    ) {
+        match job {
+            OwnerJob::LookUp(look_up) => self.looked_up(state, shared, look_up, response, now),
+            OwnerJob::LookUps {
+                waiter, generation, ..
+            } => {
+                if response.status == 200 && generation == self.generation() {
+                    let entries = decode_entries(shared, &self.chains, &response, now);
+                    state.claims.insert_entries(waiter, entries, generation);
+                }
+                shared.wake([waiter]);
+            }
+            OwnerJob::Purge {
+                waiter: Some(waiter),
+                ..
+            }
+            | OwnerJob::Status { waiter, .. } => {
+                let said = (response.status, response.body);
+                state.claims.insert_admin_reply(waiter, said);
+                shared.wake([waiter]);
+            }
+            OwnerJob::Expired(Some(key)) if response.granted == Some(true) => {
+                release_late_lease(&mut state.favours, shared, key);
+            }
+            OwnerJob::Purge { .. }
+            | OwnerJob::Expired(_)
+            | OwnerJob::Store { .. }
+            | OwnerJob::ReleaseLease(_)
+            | OwnerJob::Acknowledge(_)
+            | OwnerJob::ShowBlock(..)
+            | OwnerJob::Listen => {}
+        }
+    }
+
+    fn looked_up(
+        &self,
+        state: &mut State,
+        shared: &Shared,
+        mut look_up: LookupJob,
+        response: OwnerReply,
+        now: u64,
+    ) {
+        if look_up.generation != self.generation() {
+            // it may be what was purged meanwhile
+            if response.granted == Some(true) {
+                state.favours.push(OwnerJob::ReleaseLease(look_up.key));
+            }
+            look_up.generation = self.generation();
+            self.retry_lookup(state, shared, look_up);
+            return;
+        }
+        match (response.status, response.granted) {
+            (200, _) => match decode_entry(shared, &self.chains, &look_up.key, response, now) {
+                Some(entry) => {
+                    let answer = FlightOutcome::Answer(entry);
+                    shared.wake(shared.flights.finish(look_up.token, answer));
+                }
+                None => report_miss(&mut state.favours, shared, look_up),
+            },
+            (404, Some(true)) => {
+                shared.flights.lease(&look_up.key);
+                report_miss(&mut state.favours, shared, look_up);
+            }
+            (404, Some(false)) if look_up.missed_event => {
+                look_up.missed_event = false;
+                self.retry_lookup(state, shared, look_up);
+            }
+            (404, Some(false)) if state.pending.try_reserve(1).is_ok() => {
+                state.pending.insert(look_up.key, look_up);
+            }
+            _ => report_miss(&mut state.favours, shared, look_up),
+        }
+    }
+
+    /// More of the event stream.
+    pub(super) fn receive_events(&self, state: &mut State, shared: &Shared, data: &[u8], now: u64) {
+        let mut heard = Vec::new();
+        let mut events = std::mem::take(&mut state.events);
+        let read = events.push(data, |event| heard.push(event));
+        state.events = events;
+        for event in heard {
+            self.heed(state, shared, event, now);
+            if state.open(EVENTS).is_none() {
+                return;
+            }
+        }
+        if read.is_err() {
+            self.close(state, shared, EVENTS, now);
+        }
+    }
+
+    fn heed(&self, state: &mut State, shared: &Shared, event: OwnerEvent, now: u64) {
+        match event {
+            OwnerEvent::Hello { generation, until } => {
+                if !state.was_up || generation != self.generation() {
+                    shared.purge_memory(None);
+                }
+                for (_, chain) in self.chains.all() {
+                    chain.mark_outdated();
+                }
+                state.was_up = true;
+                state.is_alone = false;
+                state.told = Some(Vec::new());
+                state.up = true;
+                state.failures = 0;
+                self.generation.store(generation, Ordering::Release);
+                self.until.store(until, Ordering::Release);
+            }
+            OwnerEvent::Lease { until, .. } => {
+                self.until.store(until, Ordering::Release);
+                // all chains that it follows came before
+                if let Some(told) = state.told.take() {
+                    self.chains.retain(&told);
+                }
+            }
+            OwnerEvent::Purge { generation, key } => {
+                // what is on its way is of before, from here on
+                self.generation.store(generation, Ordering::Release);
+                shared.purge_memory(key);
+                if state.asked.try_reserve(1).is_ok() {
+                    state.asked.push_front(OwnerJob::Acknowledge(generation));
+                } else {
+                    // the owner can tell that nobody is there, too
+                    self.close(state, shared, EVENTS, now);
+                }
+            }
+            OwnerEvent::Filled(key) | OwnerEvent::LeaseReleased(key) => {
+                if let Some(mut look_up) = state.pending.remove(&key) {
+                    // if nothing came of waiting, that is not done again: the
+                    // next would be no better than all at once
+                    look_up.waits_in_vain |= matches!(event, OwnerEvent::LeaseReleased(_));
+                    look_up.due = self.deadline(now);
+                    look_up.generation = self.generation();
+                    self.retry_lookup(state, shared, look_up);
+                }
+                let jobs = state.slots.iter_mut().flat_map(|slot| &mut slot.jobs);
+                for job in jobs.chain(&mut state.asked) {
+                    if let OwnerJob::LookUp(look_up) = job {
+                        look_up.missed_event |= look_up.key == key;
+                    }
+                }
+            }
+            OwnerEvent::Chain {
+                namespace,
+                state: news,
+            } => {
+                let unknown = || ChainState::unknown(news.heights, 0);
+                self.chains.get_or_add(namespace, unknown).set_state(*news);
+                if let Some(told) = &mut state.told {
+                    told.push(namespace);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Requests of exchanges until they are sent.
+
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use super::owner_job::{LookupJob, OwnerJob};
+use super::{purge, AdminReply, Link, State};
+use crate::cache::chain::{Chains, ShownBlock};
+use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::CacheEntry;
+use crate::cache::freshness::FinalUpgrade;
+use crate::cache::process::flights::Leadership;
+use crate::cache::process::owner_client::OwnerClient;
+use crate::cache::process::wake::Waiter;
+use crate::cache::{Key, Namespace};
+use crate::lock::locked;
+
+impl OwnerClient for Link {
+    fn is_up(&self) -> bool {
+        locked(&self.state).up
+    }
+
+    fn lookup(
+        &self,
+        key: Key,
+        token: Leadership,
+        _namespace: &Namespace,
+        leases: bool,
+        in_vain: bool,
+        now: u64,
+    ) -> Result<(), Leadership> {
+        let mut state = locked(&self.state);
+        if !state.up || state.asked.try_reserve(1).is_err() {
+            return Err(token);
+        }
+        let job = LookupJob {
+            key,
+            token,
+            leases,
+            due: self.deadline(now),
+            generation: self.generation(),
+            waits_in_vain: in_vain,
+            missed_event: false,
+        };
+        state.asked.push_back(OwnerJob::LookUp(job));
+        self.mark_queued();
+        Ok(())
+    }
+
+    fn lookup_all(&self, keys: Vec<Key>, _: &Namespace, waiter: Waiter, now: u64) -> bool {
+        let mut state = locked(&self.state);
+        if !state.up || state.asked.try_reserve(1).is_err() {
+            return false;
+        }
+        state.asked.push_back(OwnerJob::LookUps {
+            keys,
+            waiter,
+            due: self.deadline(now),
+            generation: self.generation(),
+        });
+        self.mark_queued();
+        true
+    }
+
+    fn claim_all(&self, waiter: Waiter) -> Vec<(Key, Arc<CacheEntry>)> {
+        let mut state = locked(&self.state);
+        let found = state.claims.take_entries(waiter, self.generation());
+        found.unwrap_or_else(|| {
+            state.forget(waiter);
+            Vec::new()
+        })
+    }
+
+    fn store(
+        &self,
+        key: Key,
+        entry: Arc<CacheEntry>,
+        about: StoreAttributes,
+        if_final: Option<FinalUpgrade>,
+    ) {
+        let about = Box::new(about);
+        self.do_favour(OwnerJob::Store {
+            key,
+            entry,
+            about,
+            if_final,
+        });
+    }
+
+    fn release_lease(&self, key: Key) {
+        self.do_favour(OwnerJob::ReleaseLease(key));
+    }
+
+    fn report_shown_block(&self, namespace: &Namespace, sighting: ShownBlock) {
+        let mut state = locked(&self.state);
+        if state.up && state.asked.try_reserve(1).is_ok() {
+            // before look-ups: none is to find what is over
+            state
+                .asked
+                .push_front(OwnerJob::ShowBlock(*namespace, sighting));
+            self.mark_queued();
+        }
+    }
+
+    fn may_send(&self, monotonic: u64) -> bool {
+        monotonic < self.until.load(Ordering::Acquire)
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    fn chains(&self) -> &Chains {
+        &self.chains
+    }
+
+    fn purge(
+        &self,
+        query: &[u8],
+        own: Option<&[u8]>,
+        waiter: Waiter,
+        now: u64,
+    ) -> Option<AdminReply> {
+        purge::send_purge(query, own, |body| self.purge(body, waiter, now))
+    }
+
+    fn query_status(&self, waiter: Waiter, now: u64) -> bool {
+        self.status(waiter, now)
+    }
+
+    fn claim_admin_reply(&self, waiter: Waiter) -> Option<AdminReply> {
+        let said = self.take_reply(waiter);
+        if said.is_none() {
+            self.forget(waiter);
+        }
+        said
+    }
+}
+
+impl Link {
+    fn do_favour(&self, job: OwnerJob) {
+        let mut state = locked(&self.state);
+        if !state.up {
+            return;
+        }
+        state.favours.push(job);
+        self.mark_queued();
+    }
+}
+
+impl State {
+    /// Nobody waits under that name any more.
+    pub(super) fn forget(&mut self, gone: Waiter) {
+        let Self { slots, asked, .. } = self;
+        let busy = slots.iter_mut().flat_map(|slot| &mut slot.jobs);
+        for job in asked.iter_mut().chain(busy) {
+            job.forget(gone);
+        }
+        asked.retain(|job| !matches!(job, OwnerJob::Expired(_)));
+    }
+}

@@ -1,0 +1,46 @@
+//! Replies and entries until their waiters claim them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::purge::AdminReply;
+use crate::cache::entry::CacheEntry;
+use crate::cache::process::wake::Waiter;
+use crate::cache::Key;
+
+/// Entries, and what they are under.
+pub(super) type Entries = Vec<(Key, Arc<CacheEntry>)>;
+
+#[derive(Debug, Default)]
+pub(super) struct UnclaimedReplies {
+    said: HashMap<Waiter, AdminReply>,
+    /// And purges up to which one were known then.
+    found: HashMap<Waiter, (Entries, u64)>,
+}
+
+impl UnclaimedReplies {
+    /// What came of a purge, say; where memory is refused nothing is known of it.
+    pub(super) fn insert_admin_reply(&mut self, waiter: Waiter, said: AdminReply) {
+        if self.said.try_reserve(1).is_ok() {
+            self.said.insert(waiter, said);
+        }
+    }
+
+    /// What a look-up of several keys has found when that was the last purge.
+    pub(super) fn insert_entries(&mut self, waiter: Waiter, entries: Entries, generation: u64) {
+        if self.found.try_reserve(1).is_ok() {
+            self.found.insert(waiter, (entries, generation));
+        }
+    }
+
+    pub(super) fn take_admin_reply(&mut self, waiter: Waiter) -> Option<AdminReply> {
+        self.said.remove(&waiter)
+    }
+
+    /// As long as that is the last purge still. `None`: nothing has come yet.
+    pub(super) fn take_entries(&mut self, waiter: Waiter, generation: u64) -> Option<Entries> {
+        let (entries, known) = self.found.remove(&waiter)?;
+        let is_current = known == generation;
+        Some(if is_current { entries } else { Vec::new() })
+    }
+}

@@ -1,0 +1,165 @@
+//! Publication of the states of followed chains to the processes; they decide which entries are
+//! valid.
+
+use super::clock::CallTime;
+use super::state::Owner;
+use super::state::Shared;
+use super::tracker::ChainIdentity;
+use crate::cache::chain::{ChainChange, ChainState, HeightKind, ShownBlock};
+use crate::cache::entry::store_attributes::PurgeScope;
+use crate::cache::owner_event::OwnerEvent;
+use crate::cache::Namespace;
+use crate::lock::locked;
+
+impl Owner {
+    /// Starts following the chain of a namespace: none of its blocks counts as final, and no entry
+    /// outlives a reorganisation, except as [`apply_change`](Self::apply_change) reports.
+    pub fn follow(&self, namespace: Namespace, heights: HeightKind, now: CallTime) {
+        let unknown = || ChainState::unknown(heights, now.unix);
+        self.chains.get_or_add(namespace, unknown);
+        self.publish_chain(&mut locked(&self.shared), &namespace);
+    }
+
+    /// Sets whether the stored entries of a followed chain wait for a check of its node, which may
+    /// have another chain than under the last owner.
+    pub fn set_awaiting_identity(&self, namespace: &Namespace, is_unchecked: bool) {
+        if let Some(chain) = self.chains.get(namespace) {
+            chain.set_unchecked(is_unchecked);
+        }
+    }
+
+    /// Applies a change to a followed chain, and notifies all processes.
+    pub fn apply_change(&self, namespace: &Namespace, by: ChainChange) {
+        self.update_state(namespace, |state| state.apply_change(by));
+    }
+
+    /// Changes the state of a chain, and notifies all processes if it differs.
+    fn update_state(&self, namespace: &Namespace, change: impl FnOnce(&mut ChainState)) {
+        let Some(chain) = self.chains.get(namespace) else {
+            return;
+        };
+        // serialized: no process receives the older state last
+        let mut shared = locked(&self.shared);
+        let is_news = chain.change(|state| {
+            let before = state.clone();
+            change(state);
+            *state != before
+        });
+        if is_news {
+            self.publish_chain(&mut shared, namespace);
+        }
+    }
+
+    /// Suspends a namespace because a response was of another chain: nothing of it is stored or
+    /// sent until it is [resumed](Self::resume). Notifies all processes.
+    pub fn suspend(&self, namespace: Namespace, now: CallTime) {
+        let is_followed = self.chains.get(&namespace).is_some();
+        if locked(&self.suspended)
+            .insert(namespace, is_followed)
+            .is_none()
+        {
+            let unknown = || ChainState::unknown(HeightKind::Blocks, now.unix);
+            self.chains.get_or_add(namespace, unknown);
+            self.apply_change(&namespace, ChainChange::Wrong(true));
+        }
+    }
+
+    /// Resumes the suspended namespaces that a purge covers.
+    pub fn resume(&self, scope: &PurgeScope) {
+        let mut suspended = locked(&self.suspended);
+        let covered: Vec<_> = match scope {
+            PurgeScope::Everything => suspended.drain().collect(),
+            PurgeScope::Namespace(namespace) => {
+                suspended.remove_entry(namespace).into_iter().collect()
+            }
+            _ => Vec::new(),
+        };
+        drop(suspended);
+        for (namespace, is_followed) in covered {
+            if let (Some(chain), false) = (self.chains.get(&namespace), is_followed) {
+                // as before: nothing reports another chain
+                chain.change(|state| state.known = true);
+            }
+            self.apply_change(&namespace, ChainChange::Wrong(false));
+        }
+    }
+
+    /// Records that a process has shown a block to a client. If it is above the head, responses
+    /// about older heads expire, and all processes are notified.
+    pub fn record_shown_block(&self, namespace: &Namespace, sighting: ShownBlock) {
+        let Some(chain) = self.chains.get(namespace) else {
+            return;
+        };
+        let mut shared = locked(&self.shared);
+        if chain.is_above_head(sighting) {
+            self.publish_chain(&mut shared, namespace);
+        }
+    }
+
+    /// Sets the newest blocks of a chain, the newest first; they are published with the next
+    /// [change](Self::apply_change).
+    pub fn set_recent_blocks(
+        &self,
+        namespace: &Namespace,
+        blocks: impl Iterator<Item = (u64, [u8; 32])>,
+    ) {
+        if let Some(chain) = self.chains.get(namespace) {
+            chain.change(|state| state.set_recent_blocks(blocks));
+        }
+    }
+
+    /// Records that the node of a chain has the chain of the namespace, with this identity;
+    /// `None` if that is unknown. Notifies all processes.
+    pub fn set_chain_id(&self, namespace: &Namespace, identity: Option<ChainIdentity>) {
+        self.update_state(namespace, |state| {
+            state.known = identity.is_some();
+            state.chain_id = identity.and_then(|identity| identity.chain_id);
+            state.genesis = identity.map(|identity| identity.genesis);
+        });
+    }
+
+    /// Clears the chain identities that a purge of `scope` covers, when it begins: the namespaces
+    /// may have other chains after it, and processes must not compare responses with the old
+    /// identities.
+    pub fn clear_identities(&self, scope: &PurgeScope) {
+        let namespaces = match scope {
+            PurgeScope::Everything => self.chains.all().into_iter().map(|(it, _)| it).collect(),
+            PurgeScope::Namespace(namespace) => vec![*namespace],
+            _ => Vec::new(),
+        };
+        for namespace in namespaces {
+            self.update_state(&namespace, |state| {
+                state.chain_id = None;
+                state.genesis = None;
+            });
+        }
+    }
+
+    /// The last published state of a chain, and its number, which grows with each publication and
+    /// beyond the numbers of an earlier owner. `None` if the chain is not followed.
+    pub fn published_state(&self, namespace: &Namespace) -> Option<(u64, ChainState)> {
+        let chain = self.chains.get(namespace)?;
+        // first: a change in the meantime has another number
+        let number = locked(&self.shared).told.get(namespace).copied()?;
+        Some((number, chain.state()))
+    }
+
+    /// The highest head of a chain that its node or a response has shown.
+    pub fn highest_head(&self, namespace: &Namespace) -> Option<u64> {
+        Some(self.chains.get(namespace)?.state().seen)
+    }
+
+    /// Publishes the state of a chain to all processes.
+    pub(super) fn publish_chain(&self, shared: &mut Shared, namespace: &Namespace) {
+        if let Some(chain) = self.chains.get(namespace) {
+            let state = Box::new(chain.state());
+            // epochs of owners differ, and count microseconds
+            let number = shared.told.entry(*namespace).or_insert(state.epoch);
+            *number += 1;
+            shared.processes.publish(&OwnerEvent::Chain {
+                namespace: *namespace,
+                state,
+            });
+        }
+    }
+}

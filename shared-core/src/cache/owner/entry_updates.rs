@@ -1,0 +1,93 @@
+//! Replacement of an entry by another form of it: read strictly, found to be final, or
+//! recompressed.
+
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use super::clock::CallTime;
+use super::memory_tier::MemoryEntry;
+use super::state::Owner;
+use crate::cache::class::Class;
+use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::strict_check;
+use crate::cache::entry::wire::as_immutable;
+use crate::cache::Key;
+use crate::lock::write;
+
+impl Owner {
+    /// Reads an [unchecked](MemoryEntry::unchecked_length) entry strictly (see `cache::entry::check`), which must
+    /// happen before any client receives it. The owner does so at the first hit, once for all
+    /// processes. Returns `None` if the entry is no response, which removes it from memory, or if
+    /// the allocation fails. Takes milliseconds per megabyte.
+    pub fn check_entry(&self, key: &Key, kept: &Arc<MemoryEntry>) -> Option<Arc<MemoryEntry>> {
+        let Some(body) = strict_check::read(kept.body()) else {
+            self.memory.remove_same(key, kept);
+            return None;
+        };
+        let read = Arc::new(kept.with_body(body));
+        if self.replace(key, kept, &read) {
+            return Some(read);
+        }
+        // another thread has read it already; an entry that was purged or filled again is read too
+        Some(self.memory.checked_form_of(key, kept).unwrap_or(read))
+    }
+
+    /// Makes an entry final whose block was final when the node was queried: it is fresh for
+    /// `fresh` milliseconds more. Returns `None` if it was purged or filled again, if it cannot be
+    /// made final, or if the allocation fails.
+    pub fn make_final(
+        &self,
+        key: &Key,
+        kept: &Arc<MemoryEntry>,
+        block: u64,
+        fresh: u64,
+        now: CallTime,
+    ) -> Option<Arc<MemoryEntry>> {
+        let about = StoreAttributes {
+            class: Class::Immutable,
+            block: Some(block),
+            height: Some(block),
+            ..kept.attributes().clone()
+        };
+        let body = as_immutable(kept.body(), block)?;
+        let made = Arc::new(self.prepare_entry(about, body, fresh, now));
+        self.replace(key, kept, &made).then_some(made)
+    }
+
+    /// Replaces an entry that is to be stored by its
+    /// [recompressed](crate::cache::entry::recompress::recompress) body, and returns the entry to
+    /// store instead. Returns `None` if it was purged or filled again: nothing is to be stored.
+    pub fn replace_by_recompressed(
+        &self,
+        key: &Key,
+        kept: &Arc<MemoryEntry>,
+        body: Vec<u8>,
+    ) -> Option<Arc<MemoryEntry>> {
+        let saved = kept.body().len().saturating_sub(body.len()) as u64;
+        let other = Arc::new(kept.with_body(body));
+        {
+            // exclusive, as in `replace`
+            let _effect = write(&self.effect);
+            if self.disk.is_purged(key, kept.attributes()) || self.memory.has_other(key, kept) {
+                return None;
+            }
+            // another thread may have read it; an entry that has left memory is stored as well
+            self.memory
+                .replace(key, |there| there.is_form_of(kept), &other);
+        }
+        if saved > 0 {
+            let counters = &self.counters;
+            counters.recompressed.fetch_add(1, Ordering::Relaxed);
+            counters.saved.fetch_add(saved, Ordering::Relaxed);
+        }
+        Some(other)
+    }
+
+    /// Replaces `kept` in memory by `by`, unless it was purged or replaced. Returns whether it was.
+    fn replace(&self, key: &Key, kept: &Arc<MemoryEntry>, by: &Arc<MemoryEntry>) -> bool {
+        // exclusive: no fill comes in between; purges compare the generation, which does not change
+        let _effect = write(&self.effect);
+        let is_it = |there: &Arc<MemoryEntry>| Arc::ptr_eq(there, kept);
+        !self.disk.is_purged(key, by.attributes()) && self.memory.replace(key, is_it, by)
+    }
+}

@@ -1,0 +1,567 @@
+//! The memory tier of the owner.
+//!
+//! Entries that are not final are only here, and so is the first fill of a final entry: most
+//! responses are requested once and are not worth a write to disk. `quick_cache` evicts entries,
+//! as in the hot tier (`cache::process::hot`).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use quick_cache::sync::Cache;
+use quick_cache::Weighter;
+
+use super::clock::CallTime;
+use super::disk::{DiskEntry, EntryBytes, RecordHeader};
+use crate::cache::chain::{Chain, ChainDependency, Chains};
+use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::wire;
+use crate::cache::process::hot::{bounded, Evictions};
+use crate::cache::Key;
+
+/// An entry in memory.
+#[derive(Debug)]
+pub struct MemoryEntry {
+    about: StoreAttributes,
+    body: EntryBytes,
+    /// The followed chain on which the entry depends.
+    chain: Option<Arc<Chain>>,
+    /// Age at `since`, and remaining lifetime from then on, in milliseconds.
+    age: u64,
+    fresh: u64,
+    /// Monotonic milliseconds.
+    since: u64,
+    /// Number of the entry among all entries; its forms have the same number.
+    number: u64,
+    is_stored: AtomicBool,
+    /// Time when the entry was written to the store or read from it. Monotonic milliseconds.
+    placed: AtomicU64,
+    /// Time of the last request. Monotonic milliseconds.
+    asked: AtomicU64,
+    /// No purge up to this generation covers the entry.
+    outlived: AtomicU64,
+}
+
+/// Number of entries created so far.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+impl MemoryEntry {
+    /// An entry that is fresh for `fresh` milliseconds from `now` on.
+    pub fn new(about: StoreAttributes, body: Vec<u8>, fresh: u64, now: CallTime) -> Self {
+        Self::with_body_and_lifetime(about, EntryBytes::Owned(body), fresh, now)
+    }
+
+    fn with_body_and_lifetime(
+        about: StoreAttributes,
+        body: EntryBytes,
+        fresh: u64,
+        now: CallTime,
+    ) -> Self {
+        Self {
+            outlived: AtomicU64::new(about.generation),
+            about,
+            body,
+            chain: None,
+            age: 0,
+            fresh,
+            since: now.monotonic,
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
+            is_stored: AtomicBool::new(false),
+            placed: AtomicU64::new(now.monotonic),
+            asked: AtomicU64::new(now.monotonic),
+        }
+    }
+
+    /// An entry that was read from the store. A wall clock that was set back does not make it
+    /// fresher than it was at first.
+    pub fn from_store(stored: DiskEntry, now: CallTime) -> Self {
+        let RecordHeader {
+            about,
+            stored_at,
+            expires_at,
+        } = stored.header;
+        let left = expires_at.saturating_sub(now.unix.max(stored_at));
+        Self {
+            age: now.unix.saturating_sub(stored_at),
+            is_stored: AtomicBool::new(!stored.is_old),
+            ..Self::with_body_and_lifetime(about, stored.body, left, now)
+        }
+    }
+
+    /// The entry in another form, with the state of the present form: changes to the form that is
+    /// in memory count.
+    pub fn with_body(&self, body: Vec<u8>) -> Self {
+        let same = |number: &AtomicU64| number.load(Ordering::Relaxed).into();
+        Self {
+            about: self.about.clone(),
+            body: EntryBytes::Owned(body),
+            chain: self.chain.clone(),
+            is_stored: self.is_stored.load(Ordering::Relaxed).into(),
+            placed: same(&self.placed),
+            asked: same(&self.asked),
+            outlived: same(&self.outlived),
+            ..*self
+        }
+    }
+
+    /// Whether both are forms of one entry.
+    pub fn is_form_of(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+
+    /// The entry, made dependent on its chain if that is one of `chains`.
+    #[must_use]
+    pub fn with_chain_dependency(mut self, chains: &Chains) -> Self {
+        self.chain = chains.get(&self.about.namespace);
+        self
+    }
+
+    fn stamp(&self) -> Option<ChainDependency<'_>> {
+        let StoreAttributes {
+            class,
+            epoch,
+            height,
+            ..
+        } = self.about;
+        Some(ChainDependency::new(
+            self.chain.as_ref()?,
+            class,
+            epoch,
+            height,
+        ))
+    }
+
+    /// Whether the entry is as valid as when the node was queried, apart from its lifetime.
+    pub fn is_valid(&self) -> bool {
+        self.stamp().is_none_or(|stamp| stamp.holds())
+    }
+
+    /// Whether its chain is known to be the chain that it was stored under, or cannot be compared.
+    pub fn is_checked(&self) -> bool {
+        self.stamp().is_none_or(|stamp| stamp.is_checked())
+    }
+
+    /// Expires the responses about older heads, if the entry depends on the head. Returns whether
+    /// the entry shows a newer head.
+    pub fn observe_dependency(&self) -> bool {
+        self.stamp().is_some_and(|stamp| stamp.observe_dependency())
+    }
+
+    /// The attributes of the entry.
+    pub fn attributes(&self) -> &StoreAttributes {
+        &self.about
+    }
+
+    /// The bytes of the entry, opaque to the owner.
+    pub fn body(&self) -> &[u8] {
+        self.body.as_ref()
+    }
+
+    /// The decompressed length in bytes of an entry that was stored unchecked and has not been
+    /// read strictly yet.
+    pub fn unchecked_length(&self) -> Option<u64> {
+        wire::unchecked_length(self.body())
+    }
+
+    /// Remaining lifetime in milliseconds; 0 if the entry is not fresh.
+    pub fn remaining_ttl(&self, now: CallTime) -> u64 {
+        match self.is_valid() {
+            true => self.fresh.saturating_sub(self.elapsed_ms(now)),
+            false => 0,
+        }
+    }
+
+    /// Age in milliseconds since the entry was stored.
+    pub fn age(&self, now: CallTime) -> u64 {
+        self.age.saturating_add(self.elapsed_ms(now))
+    }
+
+    /// Whether the entry should be written to the store on this request. Returns true once.
+    pub fn is_to_be_stored(&self) -> bool {
+        self.about.class.may_be_on_disk()
+            && !self.is_stored.load(Ordering::Relaxed)
+            && !self.is_stored.swap(true, Ordering::Relaxed)
+    }
+
+    /// Marks the entry as rejected by the store: it may be offered again.
+    pub fn mark_store_rejected(&self) {
+        self.is_stored.store(false, Ordering::Relaxed);
+    }
+
+    /// Marks the entry as written to the store.
+    pub fn mark_stored(&self, now: CallTime) {
+        self.placed.store(now.monotonic, Ordering::Relaxed);
+    }
+
+    /// Marks the entry as [to be stored](Self::is_to_be_stored) again if it was written to the
+    /// store `after` milliseconds ago or earlier.
+    pub fn renew(&self, after: u64, now: CallTime) {
+        let placed = self.placed.load(Ordering::Relaxed);
+        if now.monotonic.saturating_sub(placed) >= after {
+            // only one of concurrent requests
+            let renews = self.placed.compare_exchange(
+                placed,
+                now.monotonic,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            if renews.is_ok() {
+                self.mark_store_rejected();
+            }
+        }
+    }
+
+    /// Time of the last request, in monotonic milliseconds.
+    pub fn last_request_ms(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Whether a purge up to `newest` covers the entry, as `judge` determines; `judge` is called
+    /// once per purge.
+    pub fn is_purged(&self, newest: u64, judge: impl FnOnce(&StoreAttributes) -> bool) -> bool {
+        if self.outlived.load(Ordering::Relaxed) >= newest {
+            return false;
+        }
+        let is_purged = judge(&self.about);
+        if !is_purged {
+            self.outlived.fetch_max(newest, Ordering::Relaxed);
+        }
+        is_purged
+    }
+
+    fn elapsed_ms(&self, now: CallTime) -> u64 {
+        now.monotonic.saturating_sub(self.since)
+    }
+
+    fn weight(&self) -> u64 {
+        let length = match &self.body {
+            EntryBytes::Owned(bytes) => bytes.capacity(),
+            EntryBytes::Pinned(lent) => (**lent).as_ref().len(),
+        };
+        length as u64 + OVERHEAD
+    }
+}
+
+/// Bytes of an entry in addition to its body, including its slot in the cache.
+const OVERHEAD: u64 = 256;
+
+#[derive(Clone)]
+struct ByWeight;
+
+impl Weighter<Key, Arc<MemoryEntry>> for ByWeight {
+    fn weight(&self, _: &Key, entry: &Arc<MemoryEntry>) -> u64 {
+        entry.weight()
+    }
+}
+
+/// The entries in memory by key.
+pub struct OwnerMemory {
+    cache: Cache<Key, Arc<MemoryEntry>, ByWeight, RandomState, Evictions>,
+    evictions: Evictions,
+    max_entry: u64,
+}
+
+impl OwnerMemory {
+    /// A tier of at most `capacity` bytes. One entry may take nine tenths of it.
+    pub fn new(capacity: u64) -> Self {
+        let evictions = Evictions::default();
+        Self {
+            cache: bounded(capacity, 1, ByWeight, evictions.clone()),
+            evictions,
+            max_entry: capacity / 10 * 9,
+        }
+    }
+
+    /// Whether an entry of `length` bytes fits.
+    pub fn fits(&self, length: usize) -> bool {
+        length as u64 + OVERHEAD <= self.max_entry
+    }
+
+    /// The entry under `key`, if it is fresh.
+    pub fn get(&self, key: &Key, now: CallTime) -> Option<Arc<MemoryEntry>> {
+        let kept = self.cache.get(key)?;
+        if kept.remaining_ttl(now) == 0 {
+            self.remove_same(key, &kept);
+            return None;
+        }
+        kept.asked.store(now.monotonic, Ordering::Relaxed);
+        Some(kept)
+    }
+
+    /// The entry under `key`, if it is fresh; not counted as a request.
+    pub fn get_uncounted(&self, key: &Key, now: CallTime) -> Option<Arc<MemoryEntry>> {
+        self.cache
+            .peek(key)
+            .filter(|kept| kept.remaining_ttl(now) > 0)
+    }
+
+    /// Inserts an entry under `key`, in place of the present one. Returns false if the entry is too
+    /// large or [pinned in the store](EntryBytes::Pinned); the key is then empty.
+    pub fn insert(&self, key: Key, kept: &Arc<MemoryEntry>) -> bool {
+        if kept.weight() > self.max_entry || matches!(kept.body, EntryBytes::Pinned(_)) {
+            self.cache.remove(&key);
+            return false;
+        }
+        self.cache.insert(key, Arc::clone(kept));
+        true
+    }
+
+    /// Whether `key` has another entry than `kept`, in whatever form.
+    pub fn has_other(&self, key: &Key, kept: &MemoryEntry) -> bool {
+        let there = self.cache.peek(key);
+        there.is_some_and(|there| !there.is_form_of(kept))
+    }
+
+    /// The strictly read form of `kept`, if it is under `key`.
+    pub fn checked_form_of(&self, key: &Key, kept: &MemoryEntry) -> Option<Arc<MemoryEntry>> {
+        let there = self.cache.peek(key)?;
+        (there.is_form_of(kept) && there.unchecked_length().is_none()).then_some(there)
+    }
+
+    /// Replaces the entry under `key` if `is_it` returns true for it. No other thread may insert
+    /// under that key in the meantime.
+    pub fn replace(
+        &self,
+        key: &Key,
+        is_it: impl Fn(&Arc<MemoryEntry>) -> bool,
+        by: &Arc<MemoryEntry>,
+    ) -> bool {
+        let is_there = self.cache.peek(key).is_some_and(|there| is_it(&there));
+        is_there && self.cache.replace(*key, Arc::clone(by), true).is_ok()
+    }
+
+    /// Removes `kept`, unless it was replaced.
+    pub fn remove_same(&self, key: &Key, kept: &Arc<MemoryEntry>) {
+        self.cache.remove_if(key, |other| Arc::ptr_eq(other, kept));
+    }
+
+    /// Removes entries whose last request was before `asked_before`, in monotonic milliseconds.
+    pub fn expire_requested_before(&self, asked_before: u64) {
+        self.sweep(|_, kept| kept.last_request_ms() < asked_before);
+    }
+
+    /// Removes the entry under `key` if `goes` returns true for it. Returns whether it was removed.
+    pub fn remove_if(&self, key: &Key, goes: impl Fn(&Key, &MemoryEntry) -> bool) -> bool {
+        let taken = self.cache.remove_if(key, |kept| goes(key, kept));
+        taken.is_some()
+    }
+
+    /// Removes the entries for which `goes` returns true, one by one, so that no other thread waits
+    /// for more than one removal. Returns their number.
+    pub fn sweep(&self, goes: impl Fn(&Key, &MemoryEntry) -> bool) -> u64 {
+        let mut swept = 0;
+        for (key, kept) in self.cache.iter() {
+            if goes(&key, &kept) {
+                self.remove_same(&key, &kept);
+                swept += 1;
+            }
+        }
+        swept
+    }
+
+    /// The fresh entries that belong in the store and are not there.
+    pub fn not_stored(&self, now: CallTime) -> Vec<(Key, Arc<MemoryEntry>)> {
+        self.cache
+            .iter()
+            .filter(|(_, kept)| kept.remaining_ttl(now) > 0 && kept.is_to_be_stored())
+            .collect()
+    }
+
+    /// Total weight of the entries in bytes. Never more than the capacity.
+    pub fn bytes(&self) -> u64 {
+        self.cache.weight()
+    }
+
+    /// Maximum total weight in bytes.
+    pub fn capacity(&self) -> u64 {
+        self.cache.capacity()
+    }
+
+    /// Number of entries that were evicted.
+    pub fn evictions(&self) -> u64 {
+        self.evictions.count()
+    }
+
+    /// Number of entries, including stale ones.
+    pub fn count(&self) -> usize {
+        self.cache.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::class::Class;
+
+    const KEY: Key = [7; 32];
+
+    fn at(monotonic: u64) -> CallTime {
+        CallTime {
+            monotonic,
+            unix: 1_000_000 + monotonic,
+        }
+    }
+
+    fn about(class: Class) -> StoreAttributes {
+        StoreAttributes {
+            class,
+            namespace: [1; 16],
+            ..StoreAttributes::default()
+        }
+    }
+
+    fn kept(class: Class, fresh: u64) -> Arc<MemoryEntry> {
+        Arc::new(MemoryEntry::new(about(class), vec![1; 100], fresh, at(0)))
+    }
+
+    #[test]
+    fn entry_is_found_while_it_is_fresh() {
+        let memory = OwnerMemory::new(10_000);
+        assert!(memory.insert(KEY, &kept(Class::Tip, 1_500)));
+        let entry = memory.get(&KEY, at(1_499)).unwrap();
+        assert_eq!(
+            (entry.remaining_ttl(at(1_499)), entry.age(at(1_499))),
+            (1, 1_499)
+        );
+        assert!(memory.get_uncounted(&KEY, at(1_499)).is_some());
+        assert!(memory.get(&KEY, at(1_500)).is_none());
+        assert!(memory.count() == 0);
+    }
+
+    #[test]
+    fn memory_stays_below_its_capacity_when_entries_are_inserted() {
+        let memory = OwnerMemory::new(10_000);
+        let large = MemoryEntry::new(about(Class::Immutable), vec![0; 9_000], 1_000, at(0));
+        assert!(memory.insert(KEY, &kept(Class::Immutable, 1_000)));
+        assert!(!memory.insert(KEY, &Arc::new(large)));
+        assert!(memory.get(&KEY, at(0)).is_none());
+        for n in 0..200u8 {
+            assert!(memory.insert([n; 32], &kept(Class::Immutable, 1_000)));
+            assert!(memory.bytes() <= memory.capacity());
+        }
+        assert!(memory.count() > 20);
+        assert_eq!(memory.evictions(), 200 - memory.count() as u64);
+    }
+
+    #[test]
+    fn pinned_body_is_not_inserted_into_memory() {
+        let memory = OwnerMemory::new(100_000);
+        for is_lent in [false, true] {
+            let body = match is_lent {
+                true => EntryBytes::Pinned(Arc::new([2; 10])),
+                false => EntryBytes::Pinned(Arc::new([2; 10])).into_owned(),
+            };
+            let stored = DiskEntry {
+                header: RecordHeader {
+                    about: about(Class::Resource),
+                    stored_at: at(0).unix,
+                    expires_at: at(1_000).unix,
+                },
+                body,
+                is_old: false,
+            };
+            let kept = Arc::new(MemoryEntry::from_store(stored, at(0)));
+            assert_eq!(kept.body(), [2; 10]);
+            assert_eq!(memory.insert(KEY, &kept), !is_lent);
+            assert_eq!(memory.get_uncounted(&KEY, at(0)).is_some(), !is_lent);
+        }
+    }
+
+    #[test]
+    fn entry_read_from_the_store_keeps_its_age() {
+        let stored = |is_old| DiskEntry {
+            header: RecordHeader {
+                about: about(Class::Resource),
+                stored_at: 1_000_000,
+                expires_at: 1_010_000,
+            },
+            body: EntryBytes::Owned(vec![2; 10]),
+            is_old,
+        };
+        let entry = MemoryEntry::from_store(stored(false), at(4_000));
+        assert_eq!(
+            (entry.age(at(5_000)), entry.remaining_ttl(at(5_000))),
+            (5_000, 5_000)
+        );
+        assert!(!entry.is_to_be_stored());
+        assert!(MemoryEntry::from_store(stored(true), at(0)).is_to_be_stored());
+        // the wall clock was put back by an hour
+        let early = CallTime {
+            monotonic: 0,
+            unix: 0,
+        };
+        let entry = MemoryEntry::from_store(stored(false), early);
+        assert_eq!((entry.age(early), entry.remaining_ttl(early)), (0, 10_000));
+    }
+
+    #[test]
+    fn form_replaces_only_its_own_entry() {
+        let memory = OwnerMemory::new(10_000);
+        let (old, newer) = (kept(Class::Immutable, 1_000), kept(Class::Immutable, 1_000));
+        let form = Arc::new(old.with_body(vec![2; 10]));
+        assert!(form.is_form_of(&old) && !newer.is_form_of(&old));
+        let put = |kept: &Arc<MemoryEntry>, by| {
+            memory.replace(&KEY, |there| Arc::ptr_eq(there, kept), by)
+        };
+        assert!(!put(&old, &form));
+        assert!(memory.count() == 0 && !memory.has_other(&KEY, &old));
+        memory.insert(KEY, &old);
+        let before = memory.bytes();
+        assert!(put(&old, &form));
+        assert!(!memory.has_other(&KEY, &old) && memory.has_other(&KEY, &newer));
+        assert_eq!(memory.get_uncounted(&KEY, at(0)).unwrap().body(), [2; 10]);
+        assert_eq!(memory.bytes(), before - 90);
+        assert_eq!(form.remaining_ttl(at(400)), old.remaining_ttl(at(400)));
+        // a new form continues with the state of the former one
+        assert!(form.is_to_be_stored() && !form.with_body(vec![3]).is_to_be_stored());
+        memory.insert(KEY, &newer);
+        assert!(!put(&form, &old));
+        assert!(Arc::ptr_eq(
+            &memory.get_uncounted(&KEY, at(0)).unwrap(),
+            &newer
+        ));
+    }
+
+    #[test]
+    fn stored_entry_is_to_be_stored_again_once_after_the_renewal_time() {
+        let entry = kept(Class::Immutable, 10_000);
+        assert!(entry.is_to_be_stored());
+        entry.mark_stored(at(100));
+        entry.renew(50, at(149));
+        assert!(!entry.is_to_be_stored());
+        entry.renew(50, at(150));
+        assert!(entry.is_to_be_stored());
+        entry.renew(50, at(199));
+        assert!(!entry.is_to_be_stored());
+    }
+
+    #[test]
+    fn sweep_removes_exactly_the_matching_entries() {
+        let memory = OwnerMemory::new(1 << 20);
+        for n in 0..200u8 {
+            memory.insert([n; 32], &kept(Class::Immutable, 1_000));
+            if n % 3 == 0 {
+                // requested entries are in another part of the cache
+                memory.get(&[n; 32], at(1)).unwrap();
+            }
+        }
+        assert_eq!(memory.sweep(|key, _| key[0] % 2 == 0), 100);
+        assert_eq!(memory.count(), 100);
+        assert!((0..200u8).all(|n| memory.get_uncounted(&[n; 32], at(1)).is_some() == (n % 2 == 1)));
+        assert_eq!(memory.sweep(|_, _| true), 100);
+        assert_eq!((memory.count(), memory.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn entry_is_compared_with_each_purge_once() {
+        let entry = kept(Class::Immutable, 1_000);
+        let never = |_: &StoreAttributes| panic!("there was none since");
+        assert!(!entry.is_purged(0, never));
+        assert!(!entry.is_purged(1, |_| false));
+        assert!(!entry.is_purged(1, never));
+        assert!(entry.is_purged(2, |_| true));
+        assert!(entry.is_purged(2, |_| true));
+        let other = entry.with_body(vec![1]);
+        assert!(!other.is_purged(1, never) && other.is_purged(2, |_| true));
+    }
+}

@@ -1,0 +1,113 @@
+//! The attachment of the node's head to the window.
+
+use super::poll::EvaluationStop;
+use super::poll::Poll;
+use super::types::{Block, FinalityMark, NodeQuery};
+use super::window::BlockWindow;
+
+/// Maximum number of blocks walked back from the node's head. A more distant ancestor is searched
+/// by number.
+const MAX_PARENT_WALK: u64 = 64;
+
+/// Number of polls with inconsistent results after which the node's head is considered detached
+/// from the window.
+pub(super) const MAX_INCONSISTENT_POLLS: u32 = 3;
+
+/// The attachment of a head.
+#[derive(Debug)]
+pub(super) enum HeadAttachment {
+    /// The head is the first known block.
+    First,
+    /// The head is the window's head.
+    Same,
+    /// The head is in the window, below its head.
+    Below,
+    /// The head is below the window.
+    Unknown,
+    /// The head descends from a block of the window, through these blocks: the newest first, the
+    /// head included. Further blocks between them may be unknown.
+    Extends(FinalityMark, Vec<Block>),
+    /// The head descends from no block of the window.
+    Detached(Vec<Block>),
+}
+
+/// Finds the attachment of the head. `confused` is the number of polls with inconsistent results
+/// before this one.
+pub(super) fn find_attachment(
+    window: &BlockWindow,
+    poll: &Poll,
+    latest: &Block,
+    confused: u32,
+) -> Result<HeadAttachment, EvaluationStop> {
+    let (Some(bottom), Some(top)) = (window.bottom(), window.top()) else {
+        return Ok(HeadAttachment::First);
+    };
+    if latest.hash == top.hash {
+        return Ok(HeadAttachment::Same);
+    }
+    if latest.number < bottom.number {
+        return Ok(HeadAttachment::Unknown);
+    }
+    let known = window.at(latest.number);
+    if known.is_some_and(|known| known.hash == latest.hash) {
+        return Ok(HeadAttachment::Below);
+    }
+    let mut blocks = vec![*latest];
+    let mut lowest = *latest;
+    let is_far = latest.number.saturating_sub(top.number) > MAX_PARENT_WALK;
+    loop {
+        if let Some(ancestor) = window.with_hash(&lowest.parent) {
+            return Ok(HeadAttachment::Extends(ancestor, blocks));
+        }
+        if lowest.number <= bottom.number {
+            // its ancestors are older than the window
+            return Ok(HeadAttachment::Detached(blocks));
+        }
+        if is_far || blocks.len() as u64 > MAX_PARENT_WALK {
+            break;
+        }
+        match poll.block(NodeQuery::ByHash(lowest.parent))? {
+            Some(block) if block.hash == lowest.parent && block.number < lowest.number => {
+                blocks.push(block);
+                lowest = block;
+            }
+            _ => break,
+        }
+    }
+    if confused >= MAX_INCONSISTENT_POLLS {
+        return Ok(HeadAttachment::Detached(blocks));
+    }
+    let ancestor = highest_common_block(window, poll, latest.number)?;
+    Ok(match ancestor {
+        Some(ancestor) => {
+            blocks.retain(|block| block.number > ancestor.number);
+            HeadAttachment::Extends(ancestor, blocks)
+        }
+        None => HeadAttachment::Detached(blocks),
+    })
+}
+
+/// The highest block of the window, up to this number, that the node's chain still has. All below
+/// it are in the chain too, as its ancestors.
+fn highest_common_block(
+    window: &BlockWindow,
+    poll: &Poll,
+    number: u64,
+) -> Result<Option<FinalityMark>, EvaluationStop> {
+    let (mut low, mut high) = (0, window.partition_index(number));
+    // most often the first attempt succeeds
+    let mut middle = high;
+    while low < high {
+        let Some(mark) = window.get(middle - 1) else {
+            break;
+        };
+        let block = poll.block(NodeQuery::ByNumber(mark.number))?;
+        if block.is_some_and(|block| block.hash == mark.hash) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+        middle = (low + high).div_ceil(2);
+    }
+    Ok(low.checked_sub(1).and_then(|index| window.get(index)))
+}

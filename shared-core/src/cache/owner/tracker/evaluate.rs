@@ -1,0 +1,449 @@
+//! The evaluation of a poll.
+
+use super::attachment::{find_attachment, HeadAttachment, MAX_INCONSISTENT_POLLS};
+use super::finality::{check_mark, newest_final, FinalityCheck};
+use super::poll::{EvaluationStop, Poll};
+use super::types::{Block, ChainIdentity, FinalityMark, NodeQuery, TrackerStep};
+use super::window::BlockWindow;
+use super::{LaggingHead, Tracker};
+use crate::cache::chain::ChainChange;
+use crate::config::head_source::Finality;
+
+/// Number of polls, and milliseconds, after which a lower head is accepted as the head.
+const LOWER_HEAD_POLLS: u32 = 3;
+const LOWER_HEAD_MS: u64 = 2_000;
+
+/// Minimum interval between log lines about reorganisations, in milliseconds.
+const REORG_LOG_INTERVAL: u64 = 10_000;
+
+/// The lowest replaced block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReorgStart {
+    None,
+    Number(u64),
+    /// An unknown block above the final blocks, if they are still final.
+    Final,
+}
+
+/// The changes to the state of the chain.
+struct ChainUpdate {
+    /// The chain that the node has now, as far as it is known.
+    view: BlockWindow,
+    /// The blocks to remember: `view`, or the present window while the node may lag.
+    kept: BlockWindow,
+    behind: Option<LaggingHead>,
+    from: ReorgStart,
+    /// Whether the node has other blocks, rather than only fewer.
+    is_reorg: bool,
+    head: Option<u64>,
+}
+
+/// The changes to finality.
+struct FinalityUpdate {
+    /// The lowest block that was final and is not any more.
+    broken: Option<u64>,
+    mark: Option<FinalityMark>,
+    doubt: Option<u64>,
+    absent: u32,
+    /// The newest block that is final now.
+    last: Option<u64>,
+    /// The lowest replaced block.
+    from: Option<u64>,
+    error: Option<String>,
+}
+
+impl Tracker {
+    /// Evaluates the results of the present poll, and applies them.
+    pub(super) fn evaluate(&mut self) -> Result<(), EvaluationStop> {
+        let Some(poll) = &self.poll else {
+            return Ok(());
+        };
+        let latest = poll.block(NodeQuery::Latest)?;
+        let latest = latest.ok_or_else(|| EvaluationStop::Failed("it has no head".into()))?;
+        let syncing = poll.syncing()?;
+        let mut identity = None;
+        if poll.is_identity_due || poll.has_identity() {
+            identity = Some(self.identify(poll)?);
+        }
+        if let Some(wrong) = identity.filter(|found| self.is_foreign(found)) {
+            self.record_wrong_chain(wrong);
+            return Ok(());
+        }
+        let place = find_attachment(&self.window, poll, &latest, self.confused)?;
+        if identity.is_none()
+            && matches!(place, HeadAttachment::Unknown | HeadAttachment::Detached(_))
+        {
+            // queried first; the evaluation is then repeated
+            self.identify(poll)?;
+        }
+        let plan = self.plan(&place, &latest);
+        let is_sure = plan.behind.is_none() && syncing == Ok(false);
+        let mut verdict = self.verdict(poll, &plan, &latest, is_sure)?;
+        if poll.needs_recheck() && self.confused < MAX_INCONSISTENT_POLLS {
+            // otherwise the responses may be of another chain
+            let again = poll.block(NodeQuery::Recheck(latest.number))?;
+            if again.is_none_or(|again| again.hash != latest.hash) {
+                return Err(EvaluationStop::Confused);
+            }
+        }
+        if let Err(error) = &syncing {
+            verdict.error = Some(format!("whether it is syncing: {error}"));
+        }
+        self.is_syncing = syncing == Ok(true);
+        if let Some(identity) = identity {
+            self.record_identity(identity);
+        }
+        self.carry_out(plan, verdict);
+        Ok(())
+    }
+
+    fn identify(&self, poll: &Poll) -> Result<ChainIdentity, EvaluationStop> {
+        let (chain_id, genesis) = poll.identity()?;
+        Ok(ChainIdentity { chain_id, genesis })
+    }
+
+    fn is_foreign(&self, found: &ChainIdentity) -> bool {
+        self.identity
+            .as_ref()
+            .is_some_and(|identity| !identity.matches(found))
+    }
+
+    /// Records that the node has another chain than the recorded one.
+    fn record_wrong_chain(&mut self, found: ChainIdentity) {
+        self.heard = self.now;
+        self.is_silent = false;
+        // until the node has the recorded chain again
+        self.identified = None;
+        if !self.is_wrong {
+            let was = self.identity.map(|was| was.to_string());
+            let was = was.unwrap_or_default();
+            self.is_wrong = true;
+            self.wrong = Some(format!("the node has {found}, recorded is {was}"));
+            self.push_finality(None);
+            self.push_change(ChainChange::Wrong(true));
+            self.push_log(
+                true,
+                format!(
+                    "the node has another chain ({found}) than the one that was recorded \
+                     ({was}): nothing is sent or stored until it is back, or the namespace \
+                     is purged"
+                ),
+            );
+        }
+        self.update_state();
+    }
+
+    /// Records that the node has the recorded chain, or that its chain is the first one.
+    fn record_identity(&mut self, found: ChainIdentity) {
+        self.identified = Some(self.now);
+        if self.identity.is_none() {
+            self.identity = Some(found);
+            self.steps.push_back(TrackerStep::RecordIdentity(found));
+        }
+        if self.is_wrong {
+            self.is_wrong = false;
+            self.wrong = None;
+            self.push_change(ChainChange::Wrong(false));
+            self.push_log(
+                false,
+                format!("the node has the recorded chain ({found}) again"),
+            );
+        }
+    }
+
+    fn plan(&self, place: &HeadAttachment, latest: &Block) -> ChainUpdate {
+        let was_unknown = self.behind.is_some_and(|behind| behind.is_unknown);
+        let mut plan = ChainUpdate {
+            view: self.window.clone(),
+            kept: BlockWindow::default(),
+            behind: None,
+            from: ReorgStart::None,
+            is_reorg: false,
+            head: Some(latest.number),
+        };
+        match place {
+            HeadAttachment::First => {
+                plan.view.push(latest);
+                // any block may have been replaced before the first poll
+                plan.from = ReorgStart::Final;
+            }
+            HeadAttachment::Same => {
+                plan.head = self.behind.map(|_| latest.number);
+                if let Some(behind) = self.behind {
+                    plan.from = ReorgStart::Number(behind.from);
+                }
+            }
+            HeadAttachment::Below => {
+                plan.view.truncate_above(latest.number);
+                plan.from = ReorgStart::Number(latest.number + 1);
+            }
+            HeadAttachment::Unknown => {
+                plan.view.clear();
+                plan.view.push(latest);
+                plan.from = ReorgStart::Final;
+            }
+            HeadAttachment::Extends(ancestor, blocks) => {
+                if self.window.top() != Some(*ancestor) {
+                    plan.from = ReorgStart::Number(ancestor.number + 1);
+                    plan.is_reorg = true;
+                }
+                plan.view.truncate_above(ancestor.number);
+                blocks.iter().rev().for_each(|block| plan.view.push(block));
+                return self.complete_plan(plan, was_unknown);
+            }
+            HeadAttachment::Detached(blocks) => {
+                plan.view.clear();
+                blocks.iter().rev().for_each(|block| plan.view.push(block));
+                plan.from = ReorgStart::Final;
+                plan.is_reorg = true;
+            }
+        }
+        if matches!(place, HeadAttachment::Below | HeadAttachment::Unknown) {
+            let (since, polls) = self
+                .behind
+                .map_or((self.now, 0), |behind| (behind.since, behind.polls));
+            let polls = polls + 1;
+            if polls < LOWER_HEAD_POLLS || self.now.saturating_sub(since) < LOWER_HEAD_MS {
+                plan.head = None;
+                plan.behind = Some(LaggingHead {
+                    since,
+                    polls,
+                    from: latest.number + 1,
+                    is_unknown: matches!(place, HeadAttachment::Unknown),
+                });
+            }
+        }
+        self.complete_plan(plan, was_unknown)
+    }
+
+    /// Completes a plan: a node whose head was below the window may have had any branch then.
+    fn complete_plan(&self, mut plan: ChainUpdate, was_unknown: bool) -> ChainUpdate {
+        if was_unknown {
+            plan.from = ReorgStart::Final;
+        }
+        plan.kept = match plan.behind {
+            Some(_) => self.window.clone(),
+            None => plan.view.clone(),
+        };
+        plan
+    }
+
+    fn verdict(
+        &self,
+        poll: &Poll,
+        plan: &ChainUpdate,
+        latest: &Block,
+        is_sure: bool,
+    ) -> Result<FinalityUpdate, EvaluationStop> {
+        let newest = newest_final(self.finality, &plan.view, poll, latest)?;
+        let from = match plan.from {
+            ReorgStart::None => None,
+            ReorgStart::Number(number) => Some(number),
+            ReorgStart::Final => Some(0),
+        };
+        // replaced blocks above the mark do not put it in doubt
+        let doubt = [self.doubt, from].into_iter().flatten().min();
+        let doubt = doubt.filter(|doubt| self.mark.is_some_and(|mark| *doubt <= mark.number));
+        let is_other = |newest: &FinalityMark| {
+            self.mark
+                .is_some_and(|mark| newest.number >= mark.number && *newest != mark)
+        };
+        let is_asked = doubt.is_some() || matches!(&newest, Ok(Some(newest)) if is_other(newest));
+        let (checked, mut error) = if !is_asked {
+            (
+                self.mark
+                    .map_or(FinalityCheck::None, |_| FinalityCheck::Holds),
+                None,
+            )
+        } else if self.is_cut_off(plan) {
+            (FinalityCheck::Broken, None)
+        } else {
+            check_mark(self.mark, &plan.view, poll, latest, self.absent)?
+        };
+        let broken = (checked == FinalityCheck::Broken).then(|| doubt.unwrap_or(0));
+        let mark = match broken {
+            // the highest of the final blocks that are still in the chain
+            Some(from) => from.checked_sub(1).and_then(|below| plan.view.up_to(below)),
+            None => self.mark,
+        };
+        let from = match (plan.from, broken, checked, self.mark) {
+            (_, Some(broken), ..) => Some(from.map_or(broken, |from| from.min(broken))),
+            // blocks that came while the mark was in doubt may be of another branch
+            (ReorgStart::Final, None, FinalityCheck::Holds, Some(mark)) => {
+                Some(self.doubt.unwrap_or(mark.number + 1))
+            }
+            _ => from,
+        };
+        let is_known = matches!(
+            checked,
+            FinalityCheck::None | FinalityCheck::Holds | FinalityCheck::Broken
+        );
+        let mut verdict = FinalityUpdate {
+            broken,
+            mark,
+            doubt: doubt.filter(|_| !is_known),
+            absent: match checked {
+                FinalityCheck::Absent => self.absent + 1,
+                _ => 0,
+            },
+            last: None,
+            from,
+            error: None,
+        };
+        match newest {
+            Ok(Some(newest)) if is_sure && is_known => {
+                (verdict.mark, verdict.last) =
+                    match self.is_canonical(poll, plan, newest, latest)? {
+                        true => self.advance(mark, newest, latest),
+                        false => (mark, None),
+                    }
+            }
+            Err(text) => {
+                error = error.or(Some(format!(
+                    "node cannot serve \"finalized\" ({text}); finality unknown"
+                )));
+            }
+            Ok(_) => {}
+        }
+        verdict.error = error;
+        Ok(verdict)
+    }
+
+    /// Whether the node's chain branches off below the mark.
+    fn is_cut_off(&self, plan: &ChainUpdate) -> bool {
+        let ReorgStart::Number(from) = plan.from else {
+            return false;
+        };
+        plan.is_reorg
+            && self.mark.is_some_and(|mark| {
+                from <= mark.number && self.window.at(mark.number) == Some(mark)
+            })
+    }
+
+    /// Whether the node's finalized block is of the same chain as its head. The node was queried
+    /// for both at once.
+    fn is_canonical(
+        &self,
+        poll: &Poll,
+        plan: &ChainUpdate,
+        newest: FinalityMark,
+        latest: &Block,
+    ) -> Result<bool, EvaluationStop> {
+        if newest.number > latest.number || Some(newest) == self.mark {
+            return Ok(true);
+        }
+        let hash = match plan.view.at(newest.number) {
+            Some(known) => Some(known.hash),
+            None => poll
+                .block(NodeQuery::ByNumber(newest.number))?
+                .map(|block| block.hash),
+        };
+        Ok(hash == Some(newest.hash))
+    }
+
+    /// The mark and the newest final block, where `newest` is the node's finalized block and `mark`
+    /// is of its chain.
+    fn advance(
+        &self,
+        mark: Option<FinalityMark>,
+        newest: FinalityMark,
+        latest: &Block,
+    ) -> (Option<FinalityMark>, Option<u64>) {
+        if newest.number > latest.number {
+            // the chain grew between the two responses
+            return (mark, mark.and(self.told));
+        }
+        match mark {
+            Some(mark) if newest.number < mark.number => match self.finality {
+                // the head went back, which does not undo finality
+                Finality::Depth(_) => (Some(mark), Some(mark.number)),
+                Finality::Tag => (Some(mark), None),
+            },
+            // the mark is of this chain, so the other block is not
+            Some(mark) if newest.number == mark.number && newest != mark => (Some(mark), None),
+            _ => (Some(newest), Some(newest.number)),
+        }
+    }
+
+    fn carry_out(&mut self, plan: ChainUpdate, verdict: FinalityUpdate) {
+        self.heard = self.now;
+        self.is_silent = false;
+        self.confused = 0;
+        self.error = verdict.error;
+        let is_kept = self.told.is_some() && verdict.last >= self.told;
+        if verdict.broken.is_some() || !is_kept {
+            self.push_finality(None);
+        }
+        if let Some(from) = verdict.broken {
+            let number = self.mark.map_or(0, |mark| mark.number);
+            self.push_log(
+                true,
+                format!(
+                    "block {number} was final and is not any more: all from block {from} on \
+                     is purged"
+                ),
+            );
+            self.push_change(ChainChange::FinalityReverted { from });
+        }
+        self.publish_reorg(&plan, verdict.from, verdict.broken.is_some());
+        if let Some(head) = plan.head {
+            self.push_change(ChainChange::Head(head));
+        }
+        if verdict.mark != self.mark {
+            self.steps.push_back(TrackerStep::RecordMark(verdict.mark));
+        }
+        self.mark = verdict.mark;
+        self.doubt = verdict.doubt;
+        self.absent = verdict.absent;
+        self.window = plan.kept;
+        self.behind = plan.behind;
+        self.push_finality(verdict.last);
+        self.update_state();
+    }
+
+    /// Logs a reorganisation, and the number of those before it that were not logged: some chains
+    /// have too many in a row for a line each.
+    fn log_reorg(&mut self, from: u64, head: Option<u64>) {
+        if self
+            .logged
+            .is_some_and(|at| self.now.saturating_sub(at) < REORG_LOG_INTERVAL)
+        {
+            self.not_logged += 1;
+            return;
+        }
+        self.logged = Some(self.now);
+        let blocks = self
+            .window
+            .top()
+            .map_or(0, |top| (top.number + 1).saturating_sub(from));
+        let head = head.map_or_else(String::new, |head| format!(", head now {head}"));
+        let more = match std::mem::take(&mut self.not_logged) {
+            0 => String::new(),
+            more => format!(" ({more} more since the last line)"),
+        };
+        let text =
+            format!("reorganisation: {blocks} blocks from {from} on were replaced{head}{more}");
+        self.push_log(false, text);
+    }
+
+    fn publish_reorg(&mut self, plan: &ChainUpdate, from: Option<u64>, is_broken: bool) {
+        let Some(from) = from else {
+            return;
+        };
+        // published once while the node lags; and again when it is back, since responses about the
+        // lower head do not show that
+        let is_back = plan.behind.is_none() && plan.head == self.window.top().map(|top| top.number);
+        let is_told = self
+            .behind
+            .is_some_and(|was| !was.is_unknown && was.from <= from)
+            && !plan.is_reorg;
+        if is_told && !is_back && !is_broken {
+            return;
+        }
+        self.reorgs += u64::from(plan.is_reorg);
+        if plan.is_reorg && !is_broken {
+            self.log_reorg(from, plan.head);
+        }
+        self.push_change(ChainChange::Reorg { from });
+    }
+}

@@ -1,0 +1,154 @@
+//! Queries to a node, their results, and the steps of the tracker.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::cache::chain::ChainChange;
+
+/// The hash of a block (Beacon API: its root).
+pub type BlockHash = [u8; 32];
+
+/// The identity of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct ChainIdentity {
+    /// Chain id of EIP-155; `None` if the node's API has none.
+    pub chain_id: Option<u64>,
+    /// Hash of the first block (Beacon API: `genesis_validators_root`).
+    pub genesis: BlockHash,
+}
+
+impl ChainIdentity {
+    /// Whether both may identify one chain.
+    pub fn matches(&self, other: &Self) -> bool {
+        let ids = self.chain_id.zip(other.chain_id);
+        self.genesis == other.genesis && ids.is_none_or(|(one, other)| one == other)
+    }
+}
+
+impl fmt::Display for ChainIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(id) = self.chain_id {
+            write!(f, "chain {id}, ")?;
+        }
+        f.write_str("genesis 0x")?;
+        self.genesis
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The facts about a block that the tracker needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Block number (Beacon API: slot). A parent has a lower one.
+    pub number: u64,
+    /// Hash of the block.
+    pub hash: BlockHash,
+    /// Hash of the parent.
+    pub parent: BlockHash,
+}
+
+impl Block {
+    /// The number and hash of the block.
+    pub(super) fn mark(&self) -> FinalityMark {
+        FinalityMark {
+            number: self.number,
+            hash: self.hash,
+        }
+    }
+}
+
+/// A block that was considered final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct FinalityMark {
+    /// Number of the block.
+    pub number: u64,
+    /// Hash of the block.
+    pub hash: BlockHash,
+}
+
+/// The recorded facts about a namespace's chain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChainRecord {
+    /// The chain identity; `None` if any chain is accepted.
+    pub identity: Option<ChainIdentity>,
+    /// The newest block that was considered final.
+    pub mark: Option<FinalityMark>,
+}
+
+/// A query to the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NodeQuery {
+    /// Query for the head: [`NodeResult::Block`].
+    Latest,
+    /// Query for the newest block that the node reports as final: [`NodeResult::Block`].
+    Finalized,
+    /// Query whether the node reports that it lags: [`NodeResult::Syncing`].
+    Syncing,
+    /// Query for a block of any branch: [`NodeResult::Block`].
+    ByHash(BlockHash),
+    /// Query for the block of the node's chain with exactly this number: [`NodeResult::Block`].
+    ByNumber(u64),
+    /// Query for the block with this number at the end of the poll, to check that it is still
+    /// there: [`NodeResult::Block`].
+    Recheck(u64),
+    /// Query for the chain id: [`NodeResult::ChainId`].
+    ChainId,
+    /// Query for the first block: [`NodeResult::Genesis`].
+    Genesis,
+}
+
+/// The node's result of a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeResult {
+    /// A block, or `None` if the node does not have it.
+    Block(Option<Block>),
+    /// Whether the node lags.
+    Syncing(bool),
+    /// Chain id; `None` if the node's API has none.
+    ChainId(Option<u64>),
+    /// Hash of the first block, or another value that identifies the chain.
+    Genesis(BlockHash),
+    /// An error, or a malformed response. The message is for operators.
+    Failed(String),
+}
+
+/// An action of the host, to be carried out in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TrackerStep {
+    /// Report a change of the chain to the owner.
+    ChainChange(ChainChange),
+    /// Record the identity durably; no block is recorded as final then.
+    RecordIdentity(ChainIdentity),
+    /// Record the finality mark before the [`ChainChange::Final`] that follows is reported: an entry must
+    /// not outlive the mark that made it final. `None`: no block is final any more, which must be
+    /// recorded durably, and not before the purge of the [broken](ChainChange::FinalityReverted) blocks.
+    RecordMark(Option<FinalityMark>),
+    /// Write a log line.
+    Log {
+        /// Whether an operator should look at it.
+        is_error: bool,
+        /// The line without the name of the namespace.
+        text: String,
+    },
+}
+
+named_enum! {
+    /// The state of the tracking.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    State
+    /// The node has not responded yet.
+    #[default]
+    Starting "starting",
+    /// The chain is followed.
+    Following "following",
+    /// The node reports that it lags.
+    Syncing "syncing",
+    /// The node's head went back, and may return.
+    Lagging "lagging",
+    /// The node has not responded for some time.
+    Unreachable "unreachable",
+    /// The node has another chain than the recorded one.
+    WrongChain "wrong-chain",
+}

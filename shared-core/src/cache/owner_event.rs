@@ -1,0 +1,193 @@
+//! Events that the owner sends to processes, and their serialization on the event stream
+//! (`text/event-stream`, WHATWG HTML, 9.2).
+
+use serde_json::Value;
+
+use super::chain::ChainState;
+use super::{Key, Namespace};
+
+/// Version of the protocol in the event `hello`.
+const VERSION: u32 = 1;
+
+/// An event of the owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnerEvent {
+    /// The first event of a stream, with a lease of the process's memory.
+    Hello {
+        /// Purge generation.
+        generation: u64,
+        /// Time until which the process may send entries from its memory, in monotonic
+        /// milliseconds.
+        until: u64,
+    },
+    /// An extension of the lease of the process's memory.
+    Lease {
+        /// Purge generation.
+        generation: u64,
+        /// Time until which the process may send entries from its memory, in monotonic
+        /// milliseconds.
+        until: u64,
+    },
+    /// The key was stored.
+    Filled(Key),
+    /// The key was not stored, and no process fetches it any more.
+    LeaseReleased(Key),
+    /// The state of a chain has changed.
+    Chain {
+        /// Namespace of the chain.
+        namespace: Namespace,
+        /// State of the chain.
+        state: Box<ChainState>,
+    },
+    /// Entries were removed, and must not be sent any more.
+    Purge {
+        /// Generation of the purge.
+        generation: u64,
+        /// Key of a purge of one entry.
+        key: Option<Key>,
+    },
+}
+
+/// The error of an event that can't be json.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventError;
+
+impl OwnerEvent {
+    /// Appends the event to a stream.
+    pub fn write(&self, to: &mut String) {
+        let (name, data) = match self {
+            Self::Hello { generation, until } => {
+                let data =
+                    format!(r#"{{"version":{VERSION},"generation":{generation},"until":{until}}}"#);
+                ("hello", data)
+            }
+            Self::Lease { generation, until } => (
+                "lease",
+                format!(r#"{{"generation":{generation},"until":{until}}}"#),
+            ),
+            Self::Filled(key) => ("filled", const_hex::encode(key)),
+            Self::LeaseReleased(key) => ("given-up", const_hex::encode(key)),
+            Self::Chain { namespace, state } => ("chain", chain(namespace, state)),
+            Self::Purge { generation, key } => {
+                let key = key.map(|key| format!(r#","key":"{}""#, const_hex::encode(key)));
+                let key = key.unwrap_or_default();
+                ("purge", format!(r#"{{"generation":{generation}{key}}}"#))
+            }
+        };
+        for part in ["event: ", name, "\ndata: ", &data, "\n\n"] {
+            to.push_str(part);
+        }
+    }
+
+    /// Parses the event of that name. Returns `None` if the name belongs to a later version of the
+    /// protocol and has no effect here.
+    ///
+    /// # Errors
+    /// Returns [`EventError`] if the data is invalid.
+    pub fn read(name: &[u8], data: &[u8]) -> Result<Option<Self>, EventError> {
+        let json = || serde_json::from_slice::<Value>(data).map_err(|_| EventError);
+        let number = |json: &Value, name| json[name].as_u64().ok_or(EventError);
+        let text = |json: &Value, name| json[name].as_str().map(Vec::from);
+        Ok(Some(match name {
+            b"hello" | b"lease" => {
+                let json = json()?;
+                let (generation, until) = (number(&json, "generation")?, number(&json, "until")?);
+                match name {
+                    b"lease" => Self::Lease { generation, until },
+                    _ if json["version"] == VERSION => Self::Hello { generation, until },
+                    _ => return Err(EventError),
+                }
+            }
+            b"filled" => Self::Filled(digits(data)?),
+            b"given-up" => Self::LeaseReleased(digits(data)?),
+            b"purge" => {
+                let json = json()?;
+                let key = text(&json, "key").map(|key| digits(&key));
+                Self::Purge {
+                    generation: number(&json, "generation")?,
+                    key: key.transpose()?,
+                }
+            }
+            b"chain" => {
+                let json = json()?;
+                Self::Chain {
+                    namespace: digits(&text(&json, "namespace").ok_or(EventError)?)?,
+                    state: serde_json::from_value(json).map_err(|_| EventError)?,
+                }
+            }
+            _ => return Ok(None),
+        }))
+    }
+}
+
+/// Returns the data of the event `chain`: one line of less than 2 KiB.
+pub fn chain(namespace: &Namespace, state: &ChainState) -> String {
+    // numbers and strings can always be serialized
+    let state = serde_json::to_string(state).unwrap_or_default();
+    let members = state.trim_start_matches('{');
+    let namespace = const_hex::encode(namespace);
+    format!(r#"{{"namespace":"{namespace}",{members}"#)
+}
+
+fn digits<const N: usize>(text: &[u8]) -> Result<[u8; N], EventError> {
+    let mut bytes = [0; N];
+    match text.len() == 2 * N && const_hex::decode_to_slice(text, &mut bytes).is_ok() {
+        true => Ok(bytes),
+        false => Err(EventError),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EventError, OwnerEvent};
+
+    #[test]
+    fn events_are_serialized_as_they_were_parsed() {
+        let key = "ab".repeat(32);
+        let (namespace, block) = ("0c".repeat(16), "11".repeat(32));
+        for (name, data) in [
+            ("hello", r#"{"version":1,"generation":1,"until":2}"#),
+            ("lease", r#"{"generation":3,"until":4}"#),
+            ("filled", &key),
+            ("given-up", &key),
+            ("purge", r#"{"generation":5}"#),
+            ("purge", &format!(r#"{{"generation":6,"key":"{key}"}}"#)),
+            (
+                "chain",
+                &format!(
+                    r#"{{"namespace":"{namespace}","heights":"slots","epoch":9,"head":null,"seen":0,"final":5,"known":true,"wrong":false,"reorgs":[[8,3]],"since":7,"blocks":[[9,"{block}"]],"shown":[{{"height":12,"is_block":true}}]}}"#
+                ),
+            ),
+            (
+                "chain",
+                &format!(
+                    r#"{{"namespace":"{namespace}","heights":"blocks","epoch":9,"head":null,"seen":0,"final":5,"known":true,"wrong":false,"reorgs":[[8,3]],"since":7,"chain_id":137,"genesis":"{block}","blocks":[[9,"{block}"]],"shown":[{{"height":12,"is_block":true}}]}}"#
+                ),
+            ),
+        ] {
+            let event = OwnerEvent::read(name.as_bytes(), data.as_bytes());
+            let mut text = String::new();
+            event.unwrap().unwrap().write(&mut text);
+            assert_eq!(text, format!("event: {name}\ndata: {data}\n\n"));
+        }
+    }
+
+    #[test]
+    fn invalid_events_are_rejected_and_unknown_ones_are_none() {
+        for (name, data) in [
+            ("hello", "{\"version\":2,\"generation\":4,\"until\":9}"),
+            ("hello", "4"),
+            ("purge", "{}"),
+            ("lease", "{\"generation\":4}"),
+            ("filled", "12"),
+            ("purge", "{\"generation\":5,\"key\":\"x\"}"),
+            ("chain", "{\"namespace\":\"12\"}"),
+        ] {
+            let read = OwnerEvent::read(name.as_bytes(), data.as_bytes());
+            assert_eq!(read, Err(EventError), "{name} {data}");
+        }
+        assert_eq!(OwnerEvent::read(b"weather", b"fine"), Ok(None));
+        let more = b"{\"until\":2,\"generation\":1,\"weather\":[]}";
+        assert!(matches!(OwnerEvent::read(b"lease", more), Ok(Some(_))));
+    }
+}

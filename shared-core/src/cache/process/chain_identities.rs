@@ -1,0 +1,386 @@
+//! The properties of its chain that the responses of each namespace (and of each value of the
+//! headers in its keys) have shown. Responses of one chain never contradict each other in these
+//! properties; where they do, the namespace is *suspended*: none of its responses is stored or sent
+//! until it is purged.
+//!
+//! A gateway may choose the chain by a request header that is in no key. So a request whose headers
+//! have not been seen with the namespace gets the responses that identify the chain from the node
+//! ([`is_verified`](ChainIdentities::is_verified)).
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
+
+use crate::cache::chain::{ChainState, HeightKind};
+use crate::cache::Namespace;
+use crate::lock::locked;
+
+/// Maximum number of namespaces whose facts are recorded.
+const MAX_NAMESPACES: usize = 256;
+
+/// Maximum number of finalized blocks that are recorded per namespace.
+const MAX_BLOCKS: usize = 32;
+
+/// Maximum number of sets of request headers that are verified one by one. Beyond it the headers do
+/// not choose the chain: they differ by client or by request.
+const MAX_SELECTORS: usize = 64;
+
+/// A property of a chain that does not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChainFact {
+    /// Chain id, the result of `eth_chainId`.
+    ChainId(u64),
+    /// Network id, the result of `net_version`.
+    NetworkId(u64),
+    /// Hash of block 0.
+    Genesis([u8; 32]),
+    /// Root of the genesis validators, `genesis_validators_root` of the Beacon API.
+    ValidatorsRoot([u8; 32]),
+    /// Hash of a block that was finalized when the request was sent to the node.
+    Final {
+        /// Number of the block.
+        number: u64,
+        /// Hash of the block.
+        hash: [u8; 32],
+        /// Epoch of the request.
+        epoch: u64,
+    },
+}
+
+impl ChainFact {
+    /// Returns the fact in the result of a call without parameters, or `None` if the result has
+    /// none.
+    pub fn from_call(method: &[u8], result: &[u8]) -> Option<Self> {
+        let kind = match method {
+            b"eth_chainId" => Self::ChainId,
+            b"net_version" => Self::NetworkId,
+            _ => return None,
+        };
+        let text = result.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        let text = std::str::from_utf8(text).ok()?;
+        let number = match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => text.parse(),
+        };
+        number.ok().map(kind)
+    }
+
+    /// Returns the fact's name for log lines.
+    pub fn name(&self) -> String {
+        match self {
+            Self::ChainId(_) => "eth_chainId".into(),
+            Self::NetworkId(_) => "net_version".into(),
+            Self::Genesis(_) => "block 0".into(),
+            Self::ValidatorsRoot(_) => "genesis_validators_root".into(),
+            Self::Final { number, .. } => format!("final block {number}"),
+        }
+    }
+
+    /// Returns the value of the namespace's followed node and this one, for log lines, if they
+    /// differ.
+    pub fn differs_from(&self, followed: &ChainState) -> Option<(String, String)> {
+        match (*self, followed.heights) {
+            (Self::ChainId(id), _) => {
+                let known = followed.chain_id.filter(|known| *known != id)?;
+                Some((known.to_string(), id.to_string()))
+            }
+            (Self::Genesis(found), HeightKind::Blocks)
+            | (Self::ValidatorsRoot(found), HeightKind::Slots) => {
+                let known = followed.genesis.filter(|known| *known != found)?;
+                Some((short_hash(&known), short_hash(&found)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether the results of a method identify the chain.
+pub fn is_identity_method(method: &[u8]) -> bool {
+    matches!(method, b"eth_chainId" | b"net_version")
+}
+
+#[derive(Debug, Default)]
+struct RecordedFacts {
+    /// Purge generation of the facts.
+    generation: u64,
+    chain_id: Option<u64>,
+    network_id: Option<u64>,
+    genesis: Option<[u8; 32]>,
+    validators_root: Option<[u8; 32]>,
+    finals: VecDeque<(u64, [u8; 32], u64)>,
+    selectors: HashSet<u64>,
+}
+
+/// The facts of all namespaces of a process.
+#[derive(Debug, Default)]
+pub struct ChainIdentities {
+    known: Mutex<HashMap<Namespace, RecordedFacts>>,
+    suspended: Mutex<HashSet<Namespace>>,
+    has_suspended: AtomicBool,
+}
+
+impl ChainIdentities {
+    /// Compares a fact with the recorded facts of the namespace, and records it.
+    ///
+    /// # Errors
+    /// Returns a description of the contradiction if the fact contradicts a recorded one.
+    pub fn observe(
+        &self,
+        namespace: &Namespace,
+        generation: u64,
+        fact: ChainFact,
+    ) -> Result<(), String> {
+        self.with(namespace, generation, |known| known.observe(fact))
+    }
+
+    /// Whether a request with these headers may be answered from the cache: the node has answered
+    /// one with the same headers.
+    pub fn is_verified(&self, namespace: &Namespace, generation: u64, selector: u64) -> bool {
+        self.with(namespace, generation, |known| {
+            known.selectors.len() >= MAX_SELECTORS || known.selectors.contains(&selector)
+        })
+    }
+
+    /// Records that the node has answered a request with these headers without a contradiction.
+    pub fn verify(&self, namespace: &Namespace, generation: u64, selector: u64) {
+        self.with(namespace, generation, |known| {
+            if known.selectors.len() < MAX_SELECTORS && known.selectors.try_reserve(1).is_ok() {
+                known.selectors.insert(selector);
+            }
+        });
+    }
+
+    fn with<T>(
+        &self,
+        namespace: &Namespace,
+        generation: u64,
+        what: impl FnOnce(&mut RecordedFacts) -> T,
+    ) -> T {
+        let mut all = locked(&self.known);
+        if all.len() >= MAX_NAMESPACES && !all.contains_key(namespace) {
+            // clients may invent names of namespaces
+            all.clear();
+        }
+        let known = all.entry(*namespace).or_default();
+        if known.generation != generation {
+            // a purge may precede a change of the chain
+            *known = RecordedFacts {
+                generation,
+                ..RecordedFacts::default()
+            };
+        }
+        what(known)
+    }
+
+    /// Suspends a namespace: this process does not store or send its responses any more. Returns
+    /// `false` if it was suspended already.
+    pub fn suspend(&self, namespace: &Namespace) -> bool {
+        let is_news = locked(&self.suspended).insert(*namespace);
+        self.has_suspended.store(true, Ordering::Release);
+        is_news
+    }
+
+    /// Whether the namespace is suspended.
+    pub fn is_suspended(&self, namespace: &Namespace) -> bool {
+        self.has_suspended() && locked(&self.suspended).contains(namespace)
+    }
+
+    /// Whether any namespace is suspended.
+    pub fn has_suspended(&self) -> bool {
+        self.has_suspended.load(Ordering::Acquire)
+    }
+}
+
+impl RecordedFacts {
+    fn observe(&mut self, fact: ChainFact) -> Result<(), String> {
+        let name = || fact.name();
+        match fact {
+            ChainFact::ChainId(id) => number(name, &mut self.chain_id, id),
+            ChainFact::NetworkId(id) => number(name, &mut self.network_id, id),
+            ChainFact::Genesis(found) => hash(name, &mut self.genesis, found),
+            ChainFact::ValidatorsRoot(found) => hash(name, &mut self.validators_root, found),
+            ChainFact::Final {
+                number,
+                hash: found,
+                epoch,
+            } => {
+                // blocks from before a reorganisation prove no contradiction
+                self.finals.retain(|(.., known)| *known == epoch);
+                let mut finals = self.finals.iter();
+                if let Some((_, known, _)) = finals.find(|(known, ..)| *known == number) {
+                    return hash(name, &mut Some(*known), found);
+                }
+                if self.finals.len() == MAX_BLOCKS {
+                    self.finals.pop_front();
+                }
+                self.finals.push_back((number, found, epoch));
+                Ok(())
+            }
+        }
+    }
+}
+
+fn number(
+    name: impl FnOnce() -> String,
+    known: &mut Option<u64>,
+    found: u64,
+) -> Result<(), String> {
+    match *known.get_or_insert(found) {
+        known if known == found => Ok(()),
+        known => Err(format!("{} was {known}, now {found}", name())),
+    }
+}
+
+fn hash(
+    name: impl FnOnce() -> String,
+    known: &mut Option<[u8; 32]>,
+    found: [u8; 32],
+) -> Result<(), String> {
+    let known = *known.get_or_insert(found);
+    if known == found {
+        return Ok(());
+    }
+    let (known, found) = (short_hash(&known), short_hash(&found));
+    Err(format!("{} was {known}, now {found}", name()))
+}
+
+/// Returns the first bytes of a hash as hex digits, for log lines.
+fn short_hash(hash: &[u8; 32]) -> String {
+    let mut text = String::from("0x");
+    for byte in &hash[..4] {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.push('…');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChainFact, ChainIdentities, MAX_BLOCKS, MAX_SELECTORS};
+    use crate::cache::chain::{ChainState, HeightKind};
+
+    const MAIN: [u8; 16] = [1; 16];
+    const OTHER: [u8; 16] = [2; 16];
+
+    #[test]
+    fn chain_facts_are_read_from_results() {
+        for (method, result, expected) in [
+            ("eth_chainId", "\"0x1\"", Some(ChainFact::ChainId(1))),
+            ("net_version", "\"137\"", Some(ChainFact::NetworkId(137))),
+            ("net_version", "\"0x89\"", Some(ChainFact::NetworkId(137))),
+            ("eth_chainId", "1", None),
+            ("eth_chainId", "\"\"", None),
+            ("eth_chainId", "\"0x10000000000000000\"", None),
+            ("eth_blockNumber", "\"0x1\"", None),
+        ] {
+            let fact = ChainFact::from_call(method.as_bytes(), result.as_bytes());
+            assert_eq!(fact, expected, "{method} {result}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_found_within_a_namespace_and_a_generation() {
+        let identities = ChainIdentities::default();
+        let observe = |namespace, generation, fact| {
+            let observed = identities.observe(&namespace, generation, fact);
+            observed.err().unwrap_or_default()
+        };
+        for (one, other, text) in [
+            (
+                ChainFact::ChainId(1),
+                ChainFact::ChainId(137),
+                "eth_chainId was 1, now 137",
+            ),
+            (
+                ChainFact::NetworkId(1),
+                ChainFact::NetworkId(5),
+                "net_version was 1, now 5",
+            ),
+            (
+                ChainFact::Genesis([1; 32]),
+                ChainFact::Genesis([2; 32]),
+                "block 0 was 0x01010101…, now 0x02020202…",
+            ),
+            (
+                ChainFact::ValidatorsRoot([1; 32]),
+                ChainFact::ValidatorsRoot([2; 32]),
+                "genesis_validators_root was 0x01010101…, now 0x02020202…",
+            ),
+        ] {
+            assert_eq!(observe(MAIN, 7, one), "");
+            assert_eq!(observe(MAIN, 7, one), "");
+            assert_eq!(observe(OTHER, 7, other), "");
+            assert_eq!(observe(MAIN, 7, other), text);
+        }
+        // after a purge the node may have another chain
+        assert_eq!(observe(MAIN, 8, ChainFact::ChainId(137)), "");
+    }
+
+    #[test]
+    fn final_blocks_are_compared_until_a_reorganisation() {
+        let identities = ChainIdentities::default();
+        let observe = |number, hash, epoch| {
+            let fact = ChainFact::Final {
+                number,
+                hash: [hash; 32],
+                epoch,
+            };
+            identities.observe(&MAIN, 0, fact).is_ok()
+        };
+        assert!(observe(5, 1, 1) && observe(6, 2, 1) && observe(5, 1, 1));
+        assert!(!observe(5, 2, 1));
+        assert!(observe(5, 2, 2) && !observe(5, 1, 2));
+        for number in 0..=MAX_BLOCKS as u64 {
+            assert!(observe(100 + number, 3, 2));
+        }
+        assert!(observe(5, 1, 2), "the oldest is forgotten");
+    }
+
+    #[test]
+    fn chain_facts_are_compared_with_the_facts_of_the_followed_node() {
+        let followed = |heights, chain_id, genesis| {
+            let mut state = ChainState::unknown(heights, 0);
+            state.chain_id = chain_id;
+            state.genesis = genesis;
+            state
+        };
+        let execution = followed(HeightKind::Blocks, Some(1), Some([1; 32]));
+        let beacon = followed(HeightKind::Slots, None, Some([1; 32]));
+        let unknown = followed(HeightKind::Blocks, None, None);
+        for (fact, is_compared_by) in [
+            (ChainFact::ChainId(2), [true, false, false]),
+            (ChainFact::NetworkId(2), [false; 3]),
+            (ChainFact::Genesis([2; 32]), [true, false, false]),
+            (ChainFact::ValidatorsRoot([2; 32]), [false, true, false]),
+        ] {
+            let found = [&execution, &beacon, &unknown].map(|it| fact.differs_from(it).is_some());
+            assert_eq!(found, is_compared_by, "{fact:?}");
+        }
+        for same in [ChainFact::ChainId(1), ChainFact::Genesis([1; 32])] {
+            assert_eq!(same.differs_from(&execution), None);
+        }
+        let same = ChainFact::ValidatorsRoot([1; 32]);
+        assert_eq!(same.differs_from(&beacon), None);
+    }
+
+    #[test]
+    fn headers_are_verified_one_by_one_up_to_a_limit() {
+        let identities = ChainIdentities::default();
+        for selector in 0..MAX_SELECTORS as u64 {
+            assert!(!identities.is_verified(&MAIN, 0, selector));
+            identities.verify(&MAIN, 0, selector);
+            assert!(identities.is_verified(&MAIN, 0, selector));
+        }
+        assert!(identities.is_verified(&MAIN, 0, 1_000));
+        assert!(!identities.is_verified(&OTHER, 0, 1));
+    }
+
+    #[test]
+    fn namespace_is_suspended_once() {
+        let identities = ChainIdentities::default();
+        assert!(!identities.has_suspended() && !identities.is_suspended(&MAIN));
+        assert!(identities.suspend(&MAIN) && !identities.suspend(&MAIN));
+        assert!(identities.is_suspended(&MAIN) && !identities.is_suspended(&OTHER));
+    }
+}

@@ -1,0 +1,310 @@
+//! The key cache: keys of calls that were hits, by the raw bytes of the call.
+//!
+//! Clients write a popular call with the same bytes each time, except for the id. Comparing some
+//! hundred bytes is far cheaper than parsing a call, canonicalising and hashing it, and finding the
+//! block that it refers to. A cached call has the same vary key, the same bytes around its id, and
+//! the same lifetimes: it is the same call, and can have no other key.
+//!
+//! Only hits are cached, so that misses cost little more. The table has a fixed size: two calls
+//! share each bucket, and the newer one replaces the older.
+
+use std::hash::{BuildHasher, Hasher};
+use std::ops::Range;
+use std::sync::{Arc, MutexGuard, Weak};
+
+use foldhash::fast::RandomState;
+
+use super::per_loop::PerLoop;
+use crate::cache::freshness::{Lifetimes, Prospect};
+use crate::cache::Key;
+
+/// Number of buckets; a power of two.
+const BUCKETS: usize = 512;
+
+/// Number of calls in a bucket. With one, a tenth of a hundred calls would replace one another.
+const BUCKET_SIZE: usize = 2;
+
+/// Maximum length of a cached call, in bytes of vary key and text. It bounds the table to about 800
+/// KiB. No text of this length is nested too deeply to be parsed.
+pub const MAX_CALL_LENGTH: usize = 640;
+
+/// The [bytes of a vary key](crate::cache::vary_key::VaryKey::bytes), hashed once for all calls of a
+/// request, see [`KeyCache::hashed`].
+#[derive(Clone, Copy, Debug)]
+pub struct HashedVaryKey<'a> {
+    bytes: &'a [u8],
+    hash: u64,
+}
+
+/// The raw bytes that determine a call's key and prospect.
+#[derive(Clone, Copy, Debug)]
+pub struct RawCall<'a> {
+    /// Vary key of the request.
+    pub scope: HashedVaryKey<'a>,
+    /// Text of the call before its id.
+    pub before: &'a [u8],
+    /// Text of the call after its id.
+    pub after: &'a [u8],
+}
+
+impl RawCall<'_> {
+    fn length(&self) -> usize {
+        self.scope.bytes.len() + self.before.len() + self.after.len()
+    }
+}
+
+/// The cached facts of a call. Ranges refer to the call's text without its id.
+#[derive(Clone, Debug)]
+pub struct CachedCall {
+    /// Key of the call.
+    pub key: Key,
+    /// Lifetime rules of the response.
+    pub prospect: Prospect,
+    /// Range of the method's name.
+    pub method: Range<usize>,
+    /// Range of the params, if there are any.
+    pub params: Option<Range<usize>>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    hash: u64,
+    /// Lifetimes that the prospect was made with. The weak reference keeps their address from being
+    /// reused.
+    valid: Weak<Lifetimes>,
+    /// Text before the id, text after it, and vary key.
+    text: Box<[u8]>,
+    before: usize,
+    after: usize,
+    known: CachedCall,
+}
+
+impl Slot {
+    fn is(&self, valid: &Arc<Lifetimes>, call: &RawCall<'_>) -> bool {
+        let (before, rest) = self.text.split_at(self.before);
+        let (after, scope) = rest.split_at(self.after);
+        self.valid.as_ptr() == Arc::as_ptr(valid)
+            && before == call.before
+            && after == call.after
+            && scope == call.scope.bytes
+    }
+}
+
+/// A table of cached calls; each event loop has its own.
+#[derive(Debug, Default)]
+pub struct KeyCache {
+    slots: PerLoop<Vec<[Option<Slot>; BUCKET_SIZE]>>,
+    hasher: RandomState,
+}
+
+impl KeyCache {
+    /// Creates the tables of `event_loops` event loops. Only the first call has an effect.
+    pub fn set_event_loops(&self, event_loops: usize) {
+        self.slots.set_event_loops(event_loops);
+    }
+
+    /// Returns a vary key with its hash for this table.
+    pub fn hashed<'a>(&self, scope: &'a [u8]) -> HashedVaryKey<'a> {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(scope);
+        HashedVaryKey {
+            bytes: scope,
+            hash: hasher.finish(),
+        }
+    }
+
+    /// Locks this event loop's table.
+    pub fn lock(&self) -> Locked<'_> {
+        Locked {
+            slots: self.slots.lock(),
+            hasher: &self.hasher,
+        }
+    }
+}
+
+/// A locked table.
+#[derive(Debug)]
+pub struct Locked<'a> {
+    slots: MutexGuard<'a, Vec<[Option<Slot>; BUCKET_SIZE]>>,
+    hasher: &'a RandomState,
+}
+
+impl Locked<'_> {
+    fn hash(&self, call: &RawCall<'_>) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(call.before);
+        hasher.write(call.after);
+        hasher.write_u64(call.scope.hash);
+        hasher.finish()
+    }
+
+    /// Returns the facts of a call if it is cached with the lifetimes `valid`.
+    pub fn find(&self, valid: &Arc<Lifetimes>, call: &RawCall<'_>) -> Option<&CachedCall> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let hash = self.hash(call);
+        let slots = self.slots.get(place(hash))?.iter().flatten();
+        slots
+            .filter(|slot| slot.hash == hash)
+            .find(|slot| slot.is(valid, call))
+            .map(|slot| &slot.known)
+    }
+
+    /// Caches a call, unless it is too long or memory is refused.
+    pub fn insert_call(&mut self, valid: &Arc<Lifetimes>, call: &RawCall<'_>, known: CachedCall) {
+        let length = call.length();
+        let mut text = Vec::new();
+        if length > MAX_CALL_LENGTH || text.try_reserve_exact(length).is_err() {
+            return;
+        }
+        if self.slots.is_empty() {
+            if self.slots.try_reserve_exact(BUCKETS).is_err() {
+                return;
+            }
+            self.slots.resize_with(BUCKETS, || [None, None]);
+        }
+        for part in [call.before, call.after, call.scope.bytes] {
+            text.extend_from_slice(part);
+        }
+        let hash = self.hash(call);
+        if let Some([newer, older]) = self.slots.get_mut(place(hash)) {
+            let slot = Slot {
+                hash,
+                valid: Arc::downgrade(valid),
+                text: text.into(),
+                before: call.before.len(),
+                after: call.after.len(),
+                known,
+            };
+            *older = newer.replace(slot);
+        }
+    }
+}
+
+fn place(hash: u64) -> usize {
+    // far below 2^32 buckets
+    hash as usize % BUCKETS
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{CachedCall, KeyCache, Locked, RawCall, BUCKETS, BUCKET_SIZE, MAX_CALL_LENGTH};
+    use crate::cache::class::Class;
+    use crate::cache::freshness::{Lifetimes, Prospect};
+
+    fn raw_call<'a>(
+        memo: &KeyCache,
+        scope: &'a str,
+        before: &'a str,
+        after: &'a str,
+    ) -> RawCall<'a> {
+        RawCall {
+            scope: memo.hashed(scope.as_bytes()),
+            before: before.as_bytes(),
+            after: after.as_bytes(),
+        }
+    }
+
+    fn known(n: u8) -> CachedCall {
+        CachedCall {
+            key: [n; 32],
+            prospect: Prospect::for_call(b"eth_chainId", None, &Lifetimes::default()).unwrap(),
+            method: 0..0,
+            params: None,
+        }
+    }
+
+    fn found(memo: &Locked<'_>, valid: &Arc<Lifetimes>, call: &RawCall<'_>) -> Option<u8> {
+        memo.find(valid, call).map(|known| known.key[0])
+    }
+
+    #[test]
+    fn call_is_found_only_by_identical_bytes() {
+        let memo = KeyCache::default();
+        let valid = Arc::new(Lifetimes::default());
+        let kept = raw_call(&memo, "scope", "before", "after");
+        assert_eq!(found(&memo.lock(), &valid, &kept), None);
+        memo.lock().insert_call(&valid, &kept, known(7));
+        assert_eq!(found(&memo.lock(), &valid, &kept), Some(7));
+        for other in [
+            raw_call(&memo, "scope", "before", "after "),
+            raw_call(&memo, "scope", "before", ""),
+            raw_call(&memo, "scope", "befor", "eafter"),
+            raw_call(&memo, "scope", "", "beforeafter"),
+            raw_call(&memo, "rscope", "before", "afte"),
+            raw_call(&memo, "", "before", "afterscope"),
+            raw_call(&memo, "other", "before", "after"),
+        ] {
+            let memo = memo.lock();
+            assert_eq!(found(&memo, &valid, &other), None, "{other:?}");
+            // regardless of the hash
+            let mut slots = memo.slots.iter().flatten().flatten();
+            assert!(slots.all(|slot| !slot.is(&valid, &other)), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn newer_calls_replace_the_oldest_of_their_bucket() {
+        let memo = KeyCache::default();
+        let valid = Arc::new(Lifetimes::default());
+        let texts: Vec<String> = (0..BUCKETS * 20).map(|n| n.to_string()).collect();
+        let calls: Vec<_> = texts
+            .iter()
+            .map(|text| raw_call(&memo, "", text, ""))
+            .collect();
+        let mut memo = memo.lock();
+        let place = super::place(memo.hash(&calls[0]));
+        let others = calls[1..]
+            .iter()
+            .filter(|call| super::place(memo.hash(call)) == place);
+        let others: Vec<_> = others.copied().take(BUCKET_SIZE).collect();
+        memo.insert_call(&valid, &calls[0], known(0));
+        memo.insert_call(&valid, &others[0], known(1));
+        assert_eq!(found(&memo, &valid, &calls[0]), Some(0));
+        assert_eq!(found(&memo, &valid, &others[0]), Some(1));
+        memo.insert_call(&valid, &others[1], known(2));
+        assert_eq!(found(&memo, &valid, &calls[0]), None);
+        assert_eq!(found(&memo, &valid, &others[0]), Some(1));
+        assert_eq!(found(&memo, &valid, &others[1]), Some(2));
+    }
+
+    #[test]
+    fn call_is_not_found_with_other_lifetimes() {
+        let memo = KeyCache::default();
+        let mut valid = Arc::new(Lifetimes::default());
+        let call = raw_call(&memo, "", "a", "b");
+        memo.lock().insert_call(&valid, &call, known(1));
+        let other = Arc::new(Lifetimes::default());
+        assert_eq!(found(&memo.lock(), &other, &call), None);
+        assert_eq!(found(&memo.lock(), &valid, &call), Some(1));
+        // changed in place: the cached prospect was made with the old lifetimes
+        let _ = Arc::make_mut(&mut valid).set_class(Class::Immutable, 0);
+        assert_eq!(found(&memo.lock(), &valid, &call), None);
+        // freed: no new lifetimes can be allocated at the same address
+        drop(valid);
+        for _ in 0..1000 {
+            let next = Arc::new(Lifetimes::default());
+            assert_eq!(found(&memo.lock(), &next, &call), None);
+        }
+    }
+
+    #[test]
+    fn table_does_not_grow_with_more_calls() {
+        let memo = KeyCache::default();
+        let valid = Arc::new(Lifetimes::default());
+        for n in 0..4 * BUCKETS {
+            let after = format!("[{n}]");
+            let call = raw_call(&memo, "scope", "eth_call", &after);
+            memo.lock().insert_call(&valid, &call, known(2));
+            assert_eq!(found(&memo.lock(), &valid, &call), Some(2));
+        }
+        assert_eq!(memo.lock().slots.len(), BUCKETS);
+        let long = "1".repeat(MAX_CALL_LENGTH);
+        let call = raw_call(&memo, "", "m", &long);
+        memo.lock().insert_call(&valid, &call, known(3));
+        assert_eq!(found(&memo.lock(), &valid, &call), None);
+    }
+}

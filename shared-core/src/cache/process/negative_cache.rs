@@ -1,0 +1,131 @@
+//! Negative cache: keys whose last response was not stored.
+//!
+//! Waiting for the response to another request is useful if that can be shared, and querying other
+//! processes is useful if it may be stored. Where the last response was neither, the next one
+//! rarely is: for a second no request waits for that key. (Varnish calls this hit-for-miss.) The
+//! memory costs or saves time and decides nothing else, so that few bits of a key suffice.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::cache::Key;
+
+/// Maximum number of remembered keys; a later key may replace an earlier one.
+const SLOTS: usize = 1024;
+
+/// Default time for which a key is remembered, in milliseconds ([`NegativeCache::with_duration`]).
+const DEFAULT_DURATION: u32 = 1_000;
+
+/// The requests for which the last response could be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uncacheable {
+    /// The request that fetched the response.
+    RequesterOnly,
+    /// The request that fetched it, and its followers in the same process.
+    Shareable,
+}
+
+/// The remembered keys. Any number of threads may use them.
+#[derive(Debug)]
+pub struct NegativeCache {
+    /// Slots of 31 bits of a key, one bit of the kind, and 32 bits of the time of expiry.
+    places: Box<[AtomicU64]>,
+    clock: AtomicU64,
+    /// Time for which keys are remembered, in milliseconds.
+    lasts: u32,
+}
+
+impl Default for NegativeCache {
+    fn default() -> Self {
+        Self::with_duration(DEFAULT_DURATION)
+    }
+}
+
+impl NegativeCache {
+    /// Creates a negative cache that remembers each key for `lasts` milliseconds.
+    pub fn with_duration(lasts: u32) -> Self {
+        Self {
+            places: (0..SLOTS).map(|_| AtomicU64::new(0)).collect(),
+            clock: AtomicU64::new(0),
+            lasts,
+        }
+    }
+
+    /// Advances the clock to `now`, in milliseconds of the lookups' clock.
+    pub fn advance_clock(&self, now: u64) {
+        // all event loops call this at each lookup: most calls only read the clock
+        if now > self.clock.load(Ordering::Relaxed) {
+            self.clock.fetch_max(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Remembers that the response to `key` was not stored.
+    pub fn remember(&self, key: &Key, unkept: Uncacheable) {
+        let now = self.clock.load(Ordering::Relaxed);
+        let (place, tag) = self.place(key);
+        let until = u64::from(low(now).wrapping_add(self.lasts));
+        let kind = u64::from(unkept == Uncacheable::Shareable) << 32;
+        place.store(tag << 33 | kind | until, Ordering::Relaxed);
+    }
+
+    /// Returns the remembered kind of `key`, if its last response was not stored a moment ago.
+    pub fn get(&self, key: &Key, now: u64) -> Option<Uncacheable> {
+        let (place, tag) = self.place(key);
+        let known = place.load(Ordering::Relaxed);
+        let left = low(known).wrapping_sub(low(now));
+        let is_known = known >> 33 == tag && (1..=self.lasts).contains(&left);
+        is_known.then_some(match known >> 32 & 1 {
+            0 => Uncacheable::RequesterOnly,
+            _ => Uncacheable::Shareable,
+        })
+    }
+
+    fn place(&self, key: &Key) -> (&AtomicU64, u64) {
+        let [one, two, a, b, c, d, ..] = *key;
+        let place = usize::from(u16::from_le_bytes([one, two])) % self.places.len();
+        let tag = u64::from(u32::from_le_bytes([a, b, c, d]) >> 1);
+        (&self.places[place], tag)
+    }
+}
+
+/// Returns the lower half of a time; times are compared modulo 2^32.
+fn low(number: u64) -> u32 {
+    (number & u64::from(u32::MAX)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NegativeCache, Uncacheable};
+
+    #[test]
+    fn key_is_remembered_for_a_second() {
+        for start in [1, 5_000, u64::from(u32::MAX) - 500, u64::MAX - 5_000] {
+            let keys = NegativeCache::default();
+            let (one, two, other) = ([1; 32], [2; 32], [3; 32]);
+            keys.advance_clock(start);
+            keys.remember(&one, Uncacheable::RequesterOnly);
+            keys.remember(&two, Uncacheable::Shareable);
+            for now in [start, start + 999] {
+                assert_eq!(
+                    keys.get(&one, now),
+                    Some(Uncacheable::RequesterOnly),
+                    "{start} {now}"
+                );
+                assert_eq!(keys.get(&two, now), Some(Uncacheable::Shareable));
+                assert_eq!(keys.get(&other, now), None);
+            }
+            assert_eq!(keys.get(&one, start + 1_000), None);
+        }
+    }
+
+    #[test]
+    fn key_in_the_same_slot_is_not_confused_with_the_remembered_one() {
+        let keys = NegativeCache::default();
+        let mut other = [1; 32];
+        other[5] = 2;
+        keys.remember(&[1; 32], Uncacheable::RequesterOnly);
+        assert_eq!(keys.get(&other, 0), None);
+        keys.remember(&other, Uncacheable::Shareable);
+        assert_eq!(keys.get(&[1; 32], 0), None);
+        assert_eq!(keys.get(&other, 0), Some(Uncacheable::Shareable));
+    }
+}

@@ -1,0 +1,145 @@
+//! The interface of a process to the owner of its machine's entries.
+//!
+//! The implementation decides how the owner is reached: by a [`Link`] over connections that a host
+//! opens, by callouts of a proxy that has no connections of its own, or by a library in the same
+//! process. No call blocks. The result of a request is given to [`Shared`](super::Shared) on any
+//! thread: it [`finish`](super::Shared::finish)es the flight of a key, or
+//! [`hand`](super::Shared::hand_over)s it over, and [`wake`](super::Shared::wake)s the batches that
+//! looked several keys up.
+//!
+//! [`Link`]: crate::cache::link::Link
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::flights::{FlightOutcome, Leadership};
+use super::wake::Waiter;
+use crate::cache::chain::{Chains, DispatchMark, ShownBlock};
+use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::CacheEntry;
+use crate::cache::freshness::FinalUpgrade;
+use crate::cache::{Key, Namespace};
+
+/// The owner's reply to a purge or a status query: a status and a JSON object.
+pub type AdminReply = (u16, Vec<u8>);
+
+/// A fetched response that is on its way to all followers of a flight.
+#[derive(Debug)]
+pub struct PendingPublish {
+    /// Leadership of the flight.
+    pub token: Leadership,
+    /// The response.
+    pub entry: Arc<CacheEntry>,
+    /// Purge generation when the request was sent to the node.
+    pub generation: u64,
+}
+
+/// The owner as the exchanges of a process see it. Any thread may call it.
+pub trait OwnerClient: fmt::Debug + Send + Sync {
+    /// Whether the owner is reachable, as far as is known.
+    fn is_up(&self) -> bool;
+
+    /// Whether a request may follow a flight of this process.
+    fn may_wait(&self) -> bool {
+        true
+    }
+
+    /// Looks a key of this namespace up. All followers of `token`'s flight are woken: with the
+    /// entry, or one of them to lead (if `leases`), or all to send requests of their own. With
+    /// `in_vain` the lookup does not wait for a fetch of another process. `now` is in milliseconds
+    /// of the lookups' clock, here and below.
+    ///
+    /// # Errors
+    /// Returns the token if the owner is not reachable now.
+    fn lookup(
+        &self,
+        key: Key,
+        token: Leadership,
+        namespace: &Namespace,
+        leases: bool,
+        in_vain: bool,
+        now: u64,
+    ) -> Result<(), Leadership>;
+
+    /// Looks several keys of a namespace up, without a lease. `waiter` is woken when it can
+    /// [claim](Self::claim_all) the entries. Returns `false` if the owner is not reachable now.
+    fn lookup_all(&self, keys: Vec<Key>, namespace: &Namespace, waiter: Waiter, now: u64) -> bool;
+
+    /// Returns the entries that [`lookup_all`](Self::lookup_all) has found, as long as no purge
+    /// has arrived since; none if `waiter` waits no longer.
+    fn claim_all(&self, waiter: Waiter) -> Vec<(Key, Arc<CacheEntry>)>;
+
+    /// Sends an entry to the owner in the background. It may be stored for longer `if_final`, which
+    /// only the owner can decide.
+    fn store(
+        &self,
+        key: Key,
+        entry: Arc<CacheEntry>,
+        about: StoreAttributes,
+        if_final: Option<FinalUpgrade>,
+    );
+
+    /// Reports a fetched response that was passed to [`store`](Self::store) or
+    /// [`release_lease`](Self::release_lease): its followers receive it as soon as it is known to be valid.
+    ///
+    /// # Errors
+    /// Returns the outcome with which the caller has to finish the flight now.
+    fn publish(&self, landing: PendingPublish) -> Result<(), (Leadership, FlightOutcome)> {
+        Err((landing.token, FlightOutcome::Answer(landing.entry)))
+    }
+
+    /// Returns the lease of a key that this process does not fetch, so that others may.
+    fn release_lease(&self, key: Key);
+
+    /// Whether entries in memory may be sent at `monotonic`, in milliseconds of `CLOCK_MONOTONIC`.
+    /// They may not while a purge may be in effect in other processes already.
+    fn may_send(&self, monotonic: u64) -> bool;
+
+    /// Whether a fetched response may be sent to all followers at `monotonic`.
+    fn may_share(&self, monotonic: u64) -> bool {
+        self.may_send(monotonic)
+    }
+
+    /// Generation of the last purge that is in effect here.
+    fn generation(&self) -> u64;
+
+    /// Whether no purge has come into effect since `generation`, so that a fetched response may be
+    /// sent to earlier followers too.
+    fn holds_since(&self, generation: u64) -> bool {
+        self.generation() == generation
+    }
+
+    /// Returns the chains that the owner follows, as far as it has reported them.
+    fn chains(&self) -> &Chains;
+
+    /// Returns the dispatch mark of a request that is sent to the node, or `None` if the chain of
+    /// the namespace is not followed.
+    fn mark(&self, namespace: &Namespace, _now: u64) -> Option<DispatchMark> {
+        Some(self.chains().get(namespace)?.mark())
+    }
+
+    /// Reports a block above the head that is about to be
+    /// shown to a client; the owner notifies all processes.
+    fn report_shown_block(&self, _namespace: &Namespace, _sighting: ShownBlock) {}
+
+    /// Sends a purge: `query` has its scope (docs/caching.md, Purging), and `own` is the namespace
+    /// if `query` names none. `waiter` is woken when the purge is in effect everywhere or has
+    /// failed, and [claims](Self::claim_admin_reply) the reply. A reply that is known at once is returned.
+    fn purge(
+        &self,
+        query: &[u8],
+        own: Option<&[u8]>,
+        waiter: Waiter,
+        now: u64,
+    ) -> Option<AdminReply>;
+
+    /// Queries the owner's status (docs/owner-protocol.md, `/v1/status`). `waiter` is woken and
+    /// [claims](Self::claim_admin_reply) the reply. Returns `false` if the owner is not reachable now.
+    fn query_status(&self, _waiter: Waiter, _now: u64) -> bool {
+        false
+    }
+
+    /// Returns the reply to a purge or a status query, or `None` if there is none; `waiter` waits
+    /// no longer.
+    fn claim_admin_reply(&self, waiter: Waiter) -> Option<AdminReply>;
+}

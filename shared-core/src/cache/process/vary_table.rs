@@ -1,0 +1,262 @@
+//! The vary table: the request headers on which the responses of each route depend.
+
+use std::collections::HashMap;
+
+use super::per_loop::PerLoop;
+use crate::cache::vary_key::{short_hash, HeaderNames, VaryKey, NAME_SEPARATOR};
+
+/// Maximum number of routes in the table. Beyond it each new route replaces the least recently used
+/// one. With [`MAX_NAMES_LENGTH`] for each of them the table takes 1.7 MB.
+const MAX_ROUTES: usize = 4096;
+
+/// Maximum length of a route's header names in bytes, in total.
+const MAX_NAMES_LENGTH: usize = 256;
+
+/// A hash of the route part of a [`VaryKey`]: clients choose the names of routes and their length.
+type RouteHash = [u8; 16];
+
+/// The effect of a response's `Vary` on a vary key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VaryUpdate {
+    /// The vary key covers the header names already.
+    Covered,
+    /// The vary key has to be made again, with these names.
+    New(HeaderNames),
+    /// There are too many names: the response can't be stored.
+    TooMany,
+}
+
+/// The header names of each route whose responses vary. The table saves a second lookup and decides
+/// nothing else: a response whose names are forgotten here, or were recorded by another process, is
+/// not found, and is never sent in place of another one.
+///
+/// Each lookup reads the table and few change it: with several event loops each has a copy.
+#[derive(Debug, Default)]
+pub struct VaryTable(PerLoop<RouteTable>);
+
+/// A table of fixed size. Clients choose the names of routes, so that many routes that are looked
+/// up once must not replace a route in use: the least recently used one is replaced.
+#[derive(Debug, Default)]
+struct RouteTable {
+    places: HashMap<RouteHash, RouteHeaders>,
+    /// Number of lookups and insertions.
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct RouteHeaders {
+    names: HeaderNames,
+    /// Number of the last use.
+    used: u64,
+}
+
+impl RouteTable {
+    fn get(&self, place: &RouteHash) -> Option<&HeaderNames> {
+        self.places.get(place).map(|known| &known.names)
+    }
+
+    fn get_and_touch(&mut self, place: &RouteHash) -> Option<&HeaderNames> {
+        let known = self.places.get_mut(place)?;
+        self.uses += 1;
+        known.used = self.uses;
+        Some(&known.names)
+    }
+
+    /// Inserts the names of a route, unless memory is refused.
+    fn insert(&mut self, place: RouteHash, names: HeaderNames) {
+        if self.places.len() >= MAX_ROUTES && !self.places.contains_key(&place) {
+            // takes some microseconds, which is little compared with a response of the node
+            let oldest = self.places.iter().min_by_key(|(_, known)| known.used);
+            if let Some(oldest) = oldest.map(|(place, _)| *place) {
+                self.places.remove(&oldest);
+            }
+        }
+        if self.places.try_reserve(1).is_ok() {
+            self.uses += 1;
+            let used = self.uses;
+            self.places.insert(place, RouteHeaders { names, used });
+        }
+    }
+}
+
+impl VaryTable {
+    /// Creates the tables of `event_loops` event loops. Only the first call has an effect.
+    pub fn set_event_loops(&self, event_loops: usize) {
+        self.0.set_event_loops(event_loops);
+    }
+
+    /// Returns the header names on which responses of the vary key's route depend.
+    pub fn names(&self, scope: &VaryKey) -> Option<HeaderNames> {
+        let mut table = self.0.lock();
+        if table.places.is_empty() {
+            return None;
+        }
+        table
+            .get_and_touch(&short_hash(scope.route_encoding()))
+            .cloned()
+    }
+
+    /// Records that a response depends on the headers `names` (in lower case).
+    pub fn record_vary_names(&self, scope: &VaryKey, names: &[String]) -> VaryUpdate {
+        if names.iter().all(|name| scope.covers(name)) {
+            return VaryUpdate::Covered;
+        }
+        let place = short_hash(scope.route_encoding());
+        // the names of the vary key are included: they may be forgotten here
+        let had = scope
+            .names
+            .iter()
+            .flat_map(|names| names.split(NAME_SEPARATOR));
+        let learnt: Vec<&str> = had.chain(names.iter().map(|name| &**name)).collect();
+        let known = self.0.lock().get(&place).cloned();
+        let all = merge_names(known.as_deref(), &learnt);
+        if all.len() > MAX_NAMES_LENGTH {
+            return VaryUpdate::TooMany;
+        }
+        self.0.for_each_loop(|places| {
+            // other threads may have recorded more names meanwhile
+            let known = places.get(&place).map(|known| &**known);
+            let mut names = merge_names(known, &learnt);
+            if names.len() > MAX_NAMES_LENGTH {
+                names.clone_from(&all);
+            }
+            places.insert(place, names.into());
+        });
+        VaryUpdate::New(all.into())
+    }
+}
+
+/// Returns all names, each once and in order.
+fn merge_names(known: Option<&str>, learnt: &[&str]) -> String {
+    let known = known.unwrap_or("").split(NAME_SEPARATOR);
+    let known = known.filter(|name| !name.is_empty());
+    let mut all: Vec<&str> = known.chain(learnt.iter().copied()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all.join(&*NAME_SEPARATOR.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{VaryTable, VaryUpdate, MAX_NAMES_LENGTH, MAX_ROUTES};
+    use crate::cache::vary_key::tests::{fields, scope};
+
+    #[test]
+    fn recorded_headers_distinguish_requests_of_their_route() {
+        let varying = VaryTable::default();
+        let place = scope(&["here"]);
+        assert_eq!(varying.names(&place), None);
+        let learnt = VaryUpdate::New("origin".into());
+        assert_eq!(
+            varying.record_vary_names(&place, &["origin".into()]),
+            learnt
+        );
+        let of = |origin| {
+            let mut scope = place.clone();
+            scope.vary(&fields(&[("Origin", origin)]), varying.names(&place));
+            scope
+        };
+        assert_ne!(of("https://a").encoding(), of("https://b").encoding());
+        assert_eq!(of("https://a").encoding(), of("https://a").encoding());
+        assert_eq!(
+            varying.record_vary_names(&of("x"), &["origin".into()]),
+            VaryUpdate::Covered
+        );
+        assert_eq!(varying.names(&scope(&["there"])), None);
+    }
+
+    /// Two processes with one store recorded different headers of a route, and the response for a
+    /// value of one header was sent for the same value of the other header.
+    #[test]
+    fn vary_keys_with_different_headers_are_different() {
+        let asked = fields(&[("X-Tenant", "a"), ("X-Lang", "a")]);
+        let learnt = |name: &str| {
+            let varying = VaryTable::default();
+            let mut scope = scope(&["here"]);
+            varying.record_vary_names(&scope, &[name.to_string()]);
+            scope.vary(&asked, varying.names(&scope));
+            scope
+        };
+        let (tenant, lang) = (learnt("x-tenant"), learnt("x-lang"));
+        assert_ne!(tenant.encoding(), lang.encoding());
+        assert_ne!(tenant.encoding(), scope(&["here"]).encoding());
+        assert_ne!(tenant.encoding(), learnt("x-absent").encoding());
+    }
+
+    #[test]
+    fn header_names_of_the_vary_key_are_recorded_again_when_forgotten() {
+        let mut place = scope(&["here"]);
+        place.vary(&fields(&[]), Some("x-tenant".into()));
+        let learnt = VaryTable::default().record_vary_names(&place, &["x-lang".into()]);
+        assert_eq!(learnt, VaryUpdate::New("x-lang\nx-tenant".into()));
+    }
+
+    #[test]
+    fn header_names_recorded_by_one_event_loop_are_known_to_all() {
+        let varying = VaryTable::default();
+        varying.set_event_loops(3);
+        let place = scope(&["here"]);
+        let learn = |name: &str| varying.record_vary_names(&place, &[name.into()]);
+        std::thread::scope(|scope| {
+            for name in ["x-tenant", "x-lang", "origin"] {
+                scope.spawn(move || learn(name));
+            }
+        });
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                let names = || varying.names(&place);
+                scope.spawn(move || {
+                    let all = "origin\nx-lang\nx-tenant";
+                    assert_eq!(names().as_deref(), Some(all));
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn routes_beyond_the_limit_replace_one_route_each() {
+        let varying = VaryTable::default();
+        let long = "x".repeat(8000);
+        let place = |number: usize| scope(&[&long, &number.to_string()]);
+        for number in 0..MAX_ROUTES + 10 {
+            varying.record_vary_names(&place(number), &["origin".into()]);
+        }
+        let kept = (0..MAX_ROUTES + 10)
+            .filter(|number| varying.names(&place(*number)).is_some())
+            .count();
+        assert_eq!(kept, MAX_ROUTES);
+    }
+
+    #[test]
+    fn routes_in_use_are_not_replaced_by_routes_that_are_used_once() {
+        let varying = VaryTable::default();
+        let place = |name: &str, number: usize| scope(&[name, &number.to_string()]);
+        for number in 0..100 {
+            varying.record_vary_names(&place("own", number), &["origin".into()]);
+        }
+        for number in 0..3 * MAX_ROUTES {
+            varying.record_vary_names(&place("other", number), &["origin".into()]);
+            varying.names(&place("other", number));
+            varying.names(&place("own", number % 100));
+        }
+        let kept = |number: usize| varying.names(&place("own", number)).is_some();
+        assert!((0..100).all(kept));
+    }
+
+    #[test]
+    fn too_many_header_names_are_rejected() {
+        let names: Vec<String> = (0..100).map(|number| format!("x-{number}")).collect();
+        let learnt = VaryTable::default().record_vary_names(&scope(&["here"]), &names);
+        assert_eq!(learnt, VaryUpdate::TooMany);
+    }
+
+    #[test]
+    fn header_names_are_recorded_up_to_the_maximum_length() {
+        let learn = |length| {
+            VaryTable::default().record_vary_names(&scope(&["here"]), &["x".repeat(length)])
+        };
+        let longest = VaryUpdate::New("x".repeat(MAX_NAMES_LENGTH).into());
+        assert_eq!(learn(MAX_NAMES_LENGTH), longest);
+        assert_eq!(learn(MAX_NAMES_LENGTH + 1), VaryUpdate::TooMany);
+    }
+}

@@ -1,0 +1,173 @@
+//! Hit verification: a share of the hits is fetched from the node again and compared.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Mutex;
+
+use crate::lock::locked;
+
+/// The result of a hit verification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The node's response is the same.
+    Same,
+    /// The node's response differs, and the entry was cached for a limited time because it may
+    /// change.
+    Changed,
+    /// The node's response differs, and the entry must not change.
+    Different,
+    /// The node has not responded, or responded with an error.
+    Unanswered,
+}
+
+impl Verdict {
+    /// All verdicts.
+    pub const ALL: [Self; 4] = [Self::Same, Self::Changed, Self::Different, Self::Unanswered];
+
+    /// Returns the verdict's name in metrics and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Changed => "changed",
+            Self::Different => "different",
+            Self::Unanswered => "unanswered",
+        }
+    }
+}
+
+/// Maximum number of lines that wait for the host's log.
+const MAX_LINES: usize = 16;
+
+/// The hit verifications of a process.
+#[derive(Debug, Default)]
+pub struct Verifications {
+    /// Number of hits from which the share was taken.
+    seen: AtomicU64,
+    /// Verdicts that were not counted yet.
+    counts: [AtomicU64; Verdict::ALL.len()],
+    /// Whether there are uncounted verdicts.
+    has_counts: AtomicBool,
+    lines: Mutex<VecDeque<String>>,
+    has_lines: AtomicBool,
+}
+
+impl Verifications {
+    /// Whether one more hit has to be verified, at a rate of `rate` in a million. Due hits are
+    /// scattered, so that clients with a regular pattern do not evade verification.
+    pub fn is_due(&self, rate: u32) -> bool {
+        self.pick_due(1, rate).is_some()
+    }
+
+    /// Returns which of several hits that are sent together has to be verified; at most one, and
+    /// not always the first.
+    pub fn pick_due(&self, hits: usize, rate: u32) -> Option<usize> {
+        let first = self.seen.fetch_add(hits as u64, Ordering::Relaxed);
+        let due = (0..hits).filter_map(|hit| {
+            let mixed = scatter(first.wrapping_add(hit as u64));
+            let is_due = mixed % 1_000_000 < u64::from(rate);
+            is_due.then_some((mixed / 1_000_000, hit))
+        });
+        due.min().map(|(_, hit)| hit)
+    }
+
+    /// Records a verdict, with a line for the operator.
+    pub fn record_verdict(&self, verdict: Verdict, line: Option<String>) {
+        self.counts[verdict as usize].fetch_add(1, Ordering::Relaxed);
+        self.has_counts.store(true, Ordering::Release);
+        if let Some(line) = line {
+            self.log(line);
+        }
+    }
+
+    /// Adds a line for the host's error log.
+    pub fn log(&self, line: String) {
+        let mut lines = locked(&self.lines);
+        if lines.len() < MAX_LINES {
+            lines.push_back(line);
+            self.has_lines.store(true, Ordering::Release);
+        }
+    }
+
+    /// Returns the verdicts since the last call, in the order of [`Verdict::ALL`], if there are
+    /// any.
+    pub fn take_counts(&self) -> Option<[u64; Verdict::ALL.len()]> {
+        if !self.has_counts.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.has_counts.store(false, Ordering::Relaxed);
+        let take = |verdict: Verdict| self.counts[verdict as usize].swap(0, Ordering::AcqRel);
+        Some(Verdict::ALL.map(take))
+    }
+
+    /// Returns the next line for the host's error log.
+    pub fn take_line(&self) -> Option<String> {
+        if !self.has_lines.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut lines = locked(&self.lines);
+        let line = lines.pop_front();
+        self.has_lines.store(!lines.is_empty(), Ordering::Release);
+        line
+    }
+}
+
+/// Scatters a number with the finalizer of SplitMix64 (Steele, Lea, Flood: Fast Splittable
+/// Pseudorandom Number Generators).
+fn scatter(turn: u64) -> u64 {
+    let mut mixed = turn.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Verdict, Verifications};
+
+    #[test]
+    fn hits_are_due_at_the_rate() {
+        for (rate, least, most) in [
+            (0, 0, 0),
+            (1_000_000, 100_000, 100_000),
+            (10_000, 900, 1100),
+        ] {
+            let verified = Verifications::default();
+            let due = (0..100_000).filter(|_| verified.is_due(rate)).count();
+            assert!((least..=most).contains(&due), "{rate}: {due}");
+        }
+        // also among every tenth request
+        let verified = Verifications::default();
+        let due = (0..100_000).filter(|n| verified.is_due(100_000) && n % 10 == 3);
+        assert!((800..1200).contains(&due.count()));
+    }
+
+    #[test]
+    fn hits_of_a_batch_are_all_picked_at_times() {
+        let verified = Verifications::default();
+        let mut chosen = [0; 5];
+        for _ in 0..1000 {
+            chosen[verified.pick_due(5, 1_000_000).unwrap()] += 1;
+        }
+        assert!(chosen.iter().all(|times| *times > 100), "{chosen:?}");
+        assert_eq!(verified.pick_due(5, 0), None);
+        assert_eq!(verified.pick_due(0, 1_000_000), None);
+        // each of them counts for the rate
+        let due = (0..20_000).filter(|_| verified.pick_due(5, 1_000).is_some());
+        assert!((70..130).contains(&due.count()));
+    }
+
+    #[test]
+    fn verdicts_and_log_lines_are_taken_once() {
+        let verified = Verifications::default();
+        assert_eq!(verified.take_counts(), None);
+        verified.record_verdict(Verdict::Same, None);
+        verified.record_verdict(Verdict::Different, Some("a".into()));
+        assert_eq!(verified.take_counts(), Some([1, 0, 1, 0]));
+        assert_eq!(verified.take_counts(), None);
+        for _ in 0..100 {
+            verified.record_verdict(Verdict::Different, Some("b".into()));
+        }
+        assert_eq!(verified.take_line().as_deref(), Some("a"));
+        assert_eq!(std::iter::from_fn(|| verified.take_line()).count(), 15);
+    }
+}

@@ -1,0 +1,128 @@
+//! Durable writes: purges, and rows of the owner.
+//!
+//! A durable write is flushed at once, with all writes before it, and is then counted in the marker
+//! file.
+
+use std::sync::atomic::Ordering;
+
+use super::config::CONTROL;
+use super::control::{self, DurableWriter};
+use super::entries::{Store, StoreError};
+use super::rocks::{RocksError, Write};
+use crate::cache::entry::store_attributes::PurgeScope;
+use crate::faults::{die_if, Fault};
+use crate::lock::{locked, write};
+
+impl Store {
+    /// Purges the entries in `scope` that were requested from the node before. From this call on
+    /// they are not found. If it returns `Ok`, the purge is durable. After an error it is in effect
+    /// until this process ends: it must not be acknowledged, and may be retried. Returns the
+    /// generation: matching entries of an older one are purged.
+    pub fn purge(&self, scope: &PurgeScope) -> Result<u64, StoreError> {
+        self.purge_with(scope, Vec::new())
+    }
+
+    /// Purges like [`purge`](Self::purge), and removes the owner's rows of `keys` in the same
+    /// write.
+    pub fn purge_with(&self, scope: &PurgeScope, keys: Vec<Vec<u8>>) -> Result<u64, StoreError> {
+        let mut lasting = locked(&self.lasting);
+        let (generation, changes) = write(&self.purges).add(scope);
+        for (row, generation) in changes {
+            let value = generation.map(|at| at.to_be_bytes().to_vec());
+            lasting.rows.insert(control::purge_row(&row), value);
+        }
+        for key in keys {
+            lasting.rows.insert(control::owner_row(&key), None);
+        }
+        self.write_durable(&mut lasting)?;
+        Ok(generation)
+    }
+
+    /// Stores or removes (`None`) values of the owner by key, all or none, and as durable as a
+    /// purge.
+    pub fn put_durable(&self, rows: &[(&[u8], Option<&[u8]>)]) -> Result<(), StoreError> {
+        let mut lasting = locked(&self.lasting);
+        for (key, value) in rows {
+            let value = value.map(<[u8]>::to_vec);
+            lasting.rows.insert(control::owner_row(key), value);
+        }
+        self.write_durable(&mut lasting)
+    }
+
+    /// Stores or removes a value of the owner, as durable as an entry that is stored next: no crash
+    /// keeps that entry and loses this value. It does not flush.
+    pub fn put_with_next_flush(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+        let mut lasting = locked(&self.lasting);
+        let key = control::owner_row(key);
+        // a waiting older row must not be written later
+        lasting.rows.remove(&key);
+        let write = match value {
+            Some(value) => Write::Put {
+                family: CONTROL,
+                key: &key,
+                value: [value, &[]],
+            },
+            None => Write::Remove {
+                family: CONTROL,
+                key: &key,
+            },
+        };
+        self.reserve_memtable((key.len() + value.unwrap_or_default().len()) as u64)?;
+        let written = self.rocks.write(&[write], false);
+        self.classify_write(written)?;
+        self.flush_if_full();
+        Ok(())
+    }
+
+    /// Returns the owner's value of `key`.
+    pub fn control_get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, RocksError> {
+        let value = self.rocks.get(CONTROL, &control::owner_row(key), false)?;
+        Ok(value.map(|value| value.to_vec()))
+    }
+
+    /// Returns the owner's keys that begin with `prefix` (not with 255).
+    pub fn control_keys(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, RocksError> {
+        let first = control::owner_row(prefix);
+        let end = [&first[..], &[0xff; 40]].concat();
+        let mut keys = Vec::new();
+        let mut rows = self.rocks.rows(CONTROL, &first, &end)?;
+        while let Some((row, _)) = rows.next_row()? {
+            keys.extend(control::owner_key(row).map(<[u8]>::to_vec));
+        }
+        Ok(keys)
+    }
+
+    /// Writes all waiting rows to disk, with all writes before them: otherwise a crash could keep
+    /// later writes and lose earlier ones.
+    pub(super) fn write_durable(&self, lasting: &mut DurableWriter) -> Result<(), StoreError> {
+        let serial = lasting.marker.serial + 1;
+        let number = serial.to_be_bytes();
+        let mut writes = vec![Write::Put {
+            family: CONTROL,
+            key: control::SERIAL,
+            value: [&number, &[]],
+        }];
+        writes.extend(lasting.rows.iter().map(|(key, value)| match value {
+            Some(value) => Write::Put {
+                family: CONTROL,
+                key,
+                value: [value, &[]],
+            },
+            None => Write::Remove {
+                family: CONTROL,
+                key,
+            },
+        }));
+        self.classify_write(self.rocks.write(&writes, false))?;
+        self.unflushed.store(true, Ordering::SeqCst);
+        die_if(Fault::DieUnflushed);
+        self.flush_entries()?;
+        die_if(Fault::DieWritten);
+        // the database may be one write ahead of its marker, but not behind
+        lasting.marker.serial = serial;
+        let marker = lasting.marker.write(&self.config.path);
+        marker.map_err(|error| StoreError::Marker(error.to_string()))?;
+        lasting.rows.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! Flushes of memtables, and retries after a full disk.
+
+use std::sync::atomic::Ordering;
+
+use super::config::{EntryFamily, FamilyLimits};
+use super::entries::{Store, StoreError};
+use super::rocks::{self, RocksError};
+use super::store_health::WriteError;
+use crate::faults::{injected_once, Fault};
+use crate::lock::locked;
+
+/// Overhead of a memtable row besides key and value, in bytes.
+const ROW_OVERHEAD: u64 = 64;
+
+/// Bytes that RocksDB writes besides SST files: with less free space no compaction begins, and a
+/// full disk is not tried again.
+const MIN_FREE: u64 = 8 << 20;
+
+/// Upper bound of the bytes that RocksDB writes when its options are changed.
+const MAX_OPTIONS_FILE: u64 = 1 << 20;
+
+impl Store {
+    /// Reserves space in the memtables for a row of `length` bytes. It is called before the write,
+    /// and [`flush_if_full`](Self::flush_if_full) after it.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Busy`] if the disk is too slow.
+    pub(super) fn reserve_memtable(&self, length: u64) -> Result<(), StoreError> {
+        let length = length + ROW_OVERHEAD;
+        let before = self.in_memory.fetch_add(length, Ordering::Relaxed);
+        if before < 2 * self.config.write_buffer {
+            return Ok(());
+        }
+        let begun = self.begin_flush();
+        if begun == Ok(true) {
+            return Ok(());
+        }
+        let less = |all: u64| Some(all.saturating_sub(length));
+        let _ = self
+            .in_memory
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        begun?;
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        Err(StoreError::Busy)
+    }
+
+    /// Begins a flush when a write buffer is full, if none is in progress. RocksDB does not flush
+    /// by itself.
+    pub(super) fn flush_if_full(&self) {
+        if self.in_memory.load(Ordering::Relaxed) >= self.config.write_buffer {
+            // the next write reports the same error
+            let _ = self.begin_flush();
+        }
+    }
+
+    /// Begins a flush. Returns `false` if one is in progress.
+    fn begin_flush(&self) -> Result<bool, StoreError> {
+        let begun = self.rocks.begin_flush();
+        self.classify_write(begun.clone().map(drop))?;
+        let begun = begun == Ok(true);
+        if begun {
+            self.in_memory.store(0, Ordering::Relaxed);
+            self.update_file_stats();
+        }
+        Ok(begun)
+    }
+
+    /// Writes the memtables to disk, and retries failed writes. The owner calls it periodically,
+    /// and more often while nothing is stored.
+    pub fn flush(&self) -> Result<(), StoreError> {
+        if let Some(failure) = self.rocks.background_error() {
+            self.resume(&failure)?;
+        }
+        if locked(&self.storing).off.is_some() {
+            self.unflushed.store(true, Ordering::SeqCst);
+        }
+        self.flush_entries()?;
+        self.update_file_stats();
+        let mut lasting = locked(&self.lasting);
+        if !lasting.rows.is_empty() {
+            self.write_durable(&mut lasting)?;
+        }
+        Ok(())
+    }
+
+    /// Resumes writing after a background error.
+    fn resume(&self, failure: &RocksError) -> Result<(), StoreError> {
+        let reason = WriteError::from(failure);
+        locked(&self.storing).off = Some(reason.clone());
+        // a retry would fill the disk for a moment, for all its users
+        if failure.is_no_space() && self.free() < self.memtables() + MIN_FREE {
+            return Err(StoreError::Off(reason));
+        }
+        self.classify_write(self.rocks.resume())
+    }
+
+    /// Writes the memtables to disk if they have entries.
+    pub(super) fn flush_entries(&self) -> Result<(), StoreError> {
+        // callers that arrive during a flush wait until it is done
+        let _flushing = locked(&self.flushing);
+        if !self.unflushed.swap(false, Ordering::SeqCst) {
+            return Ok(());
+        }
+        self.in_memory.store(0, Ordering::Relaxed);
+        let sequence = self.rocks.sequence();
+        let flushed = if injected_once(Fault::FailFlush) {
+            Err(RocksError::other("injected fault"))
+        } else {
+            self.rocks.flush()
+        };
+        match flushed {
+            Ok(()) => self.note_flush(sequence),
+            Err(_) => self.unflushed.store(true, Ordering::SeqCst),
+        }
+        self.classify_write(flushed)
+    }
+
+    /// Bytes in memtables.
+    pub(super) fn memtables(&self) -> u64 {
+        (0..self.config.families().len())
+            .map(|family| self.rocks.property(family, "rocksdb.size-all-mem-tables"))
+            .sum()
+    }
+
+    /// Bytes that are free on the disk for users other than root.
+    fn free(&self) -> u64 {
+        rustix::fs::statvfs(&self.config.path)
+            .map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
+    /// Reads the list of SST files, updates the limits of the families, and determines the files
+    /// that a quarter more of their class would evict. SST files are compacted as long as there is
+    /// space for the longest one.
+    pub(super) fn update_file_stats(&self) {
+        let tables = EntryFamily::ALL.map(|tables| self.rocks.tables(tables.family()));
+        let used = tables
+            .each_ref()
+            .map(|tables| tables.iter().map(|table| table.size).sum());
+        let wanted = self.config.allocate(used);
+        let free = self.free();
+        let joins = free >= 2 * self.config.max_compacted_file() + MIN_FREE;
+        let mut room = locked(&self.room);
+        let differs = |n: usize| wanted[n].abs_diff(room.sizes[n]) >= self.config.write_buffer;
+        // RocksDB writes a file for each change of options
+        if free >= MAX_OPTIONS_FILE && (differs(0) || differs(1) || joins != room.joins) {
+            let set = |n: usize| {
+                let family = EntryFamily::ALL[n].family();
+                self.rocks.set_fifo_limits(family, wanted[n], joins)
+            };
+            if set(0).is_ok() && set(1).is_ok() {
+                *room = FamilyLimits {
+                    sizes: wanted,
+                    joins,
+                };
+            }
+        }
+        for (n, tables) in tables.iter().enumerate() {
+            let size = if room.sizes[n] == 0 {
+                u64::MAX
+            } else {
+                room.sizes[n]
+            };
+            self.old[n].store(first_young(tables, size / 4 * 3), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Returns the sequence number of the oldest write in the newest SST files with `young` bytes in
+/// total; 0 if these are all files.
+fn first_young(tables: &[rocks::SstFile], young: u64) -> u64 {
+    let mut bytes = 0;
+    let mut first = u64::MAX;
+    for table in tables {
+        if bytes >= young {
+            return first;
+        }
+        bytes += table.size;
+        first = first.min(table.smallest_sequence);
+    }
+    0
+}

@@ -1,0 +1,91 @@
+//! Health of the store: whether the disk accepts writes, and the events for the log.
+//!
+//! A full disk fails thousands of writes per second; the log gets one line when that begins and one
+//! when it ends.
+
+use serde::Serialize;
+
+use super::rocks::RocksError;
+
+/// The reason why nothing is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[serde(into = "String")]
+pub enum WriteError {
+    /// No space is left on the device.
+    #[error("the disk is full")]
+    DiskFull,
+    /// RocksDB failed; with its message.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<WriteError> for String {
+    fn from(reason: WriteError) -> Self {
+        reason.to_string()
+    }
+}
+
+impl From<&RocksError> for WriteError {
+    fn from(failure: &RocksError) -> Self {
+        if failure.is_no_space() {
+            Self::DiskFull
+        } else {
+            Self::Failed(failure.to_string())
+        }
+    }
+}
+
+/// A change to be logged once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreHealthChange {
+    /// Entries are not stored any more; stored ones are still read.
+    StoringOff(WriteError),
+    /// The disk accepts writes again.
+    StoringOn,
+}
+
+/// The health of the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct StoreHealth {
+    /// Reason why nothing is stored; `None` while entries are stored.
+    pub(super) off: Option<WriteError>,
+    /// Whether the failure was logged.
+    is_told: bool,
+}
+
+impl StoreHealth {
+    /// Returns the change that was not logged yet. A failure that has ended before is not reported.
+    pub(super) fn next_event(&mut self) -> Option<StoreHealthChange> {
+        if self.is_told == self.off.is_some() {
+            return None;
+        }
+        self.is_told = self.off.is_some();
+        Some(match &self.off {
+            Some(reason) => StoreHealthChange::StoringOff(reason.clone()),
+            None => StoreHealthChange::StoringOn,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{StoreHealth, StoreHealthChange, WriteError};
+
+    #[test]
+    fn health_change_is_reported_once() {
+        let mut storing = StoreHealth::default();
+        assert_eq!(storing.next_event(), None);
+        storing.off = Some(WriteError::DiskFull);
+        storing.off = Some(WriteError::Failed("bad sector".into()));
+        let said = StoreHealthChange::StoringOff(WriteError::Failed("bad sector".into()));
+        assert_eq!(storing.next_event(), Some(said));
+        storing.off = Some(WriteError::DiskFull);
+        assert_eq!(storing.next_event(), None);
+        storing.off = None;
+        assert_eq!(storing.next_event(), Some(StoreHealthChange::StoringOn));
+        assert_eq!(storing.next_event(), None);
+        storing.off = Some(WriteError::DiskFull);
+        storing.off = None;
+        assert_eq!(storing.next_event(), None);
+    }
+}

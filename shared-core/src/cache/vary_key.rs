@@ -1,0 +1,294 @@
+//! Vary keys, which separate variants of a response: by the route, the caller, and other headers on
+//! which the node's responses depend.
+
+use std::sync::Arc;
+
+use super::Namespace;
+use crate::jsonrpc::key::KeyBuilder;
+
+/// Headers that often separate variants, and do not identify the caller.
+const PUBLIC_HEADERS: [&str; 4] = ["accept", "accept-encoding", "accept-language", "origin"];
+
+/// The headers of a request, which are kept until it is known on which of them the response
+/// depends.
+#[derive(Clone, Debug, Default)]
+pub struct Fields {
+    bytes: Vec<u8>,
+    /// Ends of name and value of each header.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Fields {
+    /// Reserves memory for a number of headers of usual length.
+    pub fn reserve(&mut self, fields: usize) {
+        // a refusal shows when the headers are added
+        let _ = self.ends.try_reserve(fields);
+        let _ = self.bytes.try_reserve(fields * 48);
+    }
+
+    /// Adds a header.
+    pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        self.bytes.extend_from_slice(name);
+        let name_end = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.ends.push((name_end, self.bytes.len()));
+    }
+
+    /// Replaces all headers of that name by this one.
+    pub fn set(&mut self, name: &[u8], value: &[u8]) {
+        let mut fields = Fields::default();
+        for (other, value) in self.iter() {
+            if !other.eq_ignore_ascii_case(name) {
+                fields.push(other, value);
+            }
+        }
+        fields.push(name, value);
+        *self = fields;
+    }
+
+    /// Returns all headers: name, value.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut start = 0;
+        self.ends.iter().map(move |&(name_end, value_end)| {
+            let field = (
+                &self.bytes[start..name_end],
+                &self.bytes[name_end..value_end],
+            );
+            start = value_end;
+            field
+        })
+    }
+
+    /// Returns the values of the headers of that name.
+    pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+        self.iter()
+            .filter(move |(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, value)| value)
+    }
+}
+
+/// A vary key: an injective encoding of its parts, each preceded by its length.
+#[derive(Clone, Debug, Default)]
+pub struct VaryKey {
+    bytes: Vec<u8>,
+    /// End of the namespace.
+    namespace: usize,
+    /// End of the route part; the values of the headers in `Vary` follow.
+    place: usize,
+    pub(super) names: Option<HeaderNames>,
+}
+
+impl VaryKey {
+    /// Creates an empty vary key with memory for a usual route part.
+    pub fn new() -> Self {
+        Self {
+            bytes: Vec::with_capacity(128),
+            ..Self::default()
+        }
+    }
+
+    /// Adds a part to the route part.
+    pub fn push(&mut self, part: &[u8]) {
+        self.push_part(part);
+        self.place = self.bytes.len();
+    }
+
+    fn push_part(&mut self, part: &[u8]) {
+        self.bytes
+            .extend_from_slice(&(part.len() as u64).to_le_bytes());
+        self.bytes.extend_from_slice(part);
+    }
+
+    /// Ends the namespace after the parts that were added so far.
+    pub fn end_namespace(&mut self) {
+        self.namespace = self.bytes.len();
+    }
+
+    /// Returns the names of the headers that the vary key covers.
+    pub fn names(&self) -> Option<&HeaderNames> {
+        self.names.as_ref()
+    }
+
+    /// Returns the encoding of the namespace.
+    pub fn namespace(&self) -> &[u8] {
+        &self.bytes[..self.namespace]
+    }
+
+    /// Adds a hash of the named headers to the route part. The key cache keeps vary keys for longer
+    /// than their requests last, and must not contain credentials.
+    pub fn push_hashed<'a>(&mut self, fields: &Fields, names: impl Iterator<Item = &'a str>) {
+        let mut all = Self::default();
+        for name in names {
+            all.push_part(name.as_bytes());
+            all.push_values(fields, name);
+        }
+        self.push(blake3::hash(&all.bytes).as_bytes());
+    }
+
+    /// Sets the headers on which responses of the route depend. Their names are a part of the vary
+    /// key: processes that share a store, or that were restarted, may have recorded different
+    /// names.
+    pub fn vary(&mut self, fields: &Fields, names: Option<HeaderNames>) {
+        self.bytes.truncate(self.place);
+        for name in names.iter().flat_map(|names| names.split(NAME_SEPARATOR)) {
+            self.push_part(name.as_bytes());
+            self.push_members(fields, name);
+        }
+        self.names = names;
+    }
+
+    /// Adds a header as one line, without the white space around commas (RFC 9111, 4.1).
+    fn push_members(&mut self, fields: &Fields, name: &str) {
+        let mut line = Vec::new();
+        let mut present = false;
+        for value in fields.values(name) {
+            for member in value.split(|byte| *byte == b',') {
+                if present {
+                    line.push(b',');
+                }
+                present = true;
+                line.extend_from_slice(member.trim_ascii());
+            }
+        }
+        self.bytes.push(u8::from(present));
+        match PUBLIC_HEADERS.contains(&name) {
+            true => self.push_part(&line),
+            // hashed like credentials, as it may be one
+            false => self.push_part(blake3::hash(&line).as_bytes()),
+        }
+    }
+
+    fn push_values(&mut self, fields: &Fields, name: &str) {
+        let count = fields.values(name).count() as u64;
+        self.bytes.extend_from_slice(&count.to_le_bytes());
+        for value in fields.values(name) {
+            self.push_part(value);
+        }
+    }
+
+    /// Returns the encoding.
+    pub fn encoding(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Returns the hasher of the keys of calls with this vary key.
+    pub fn keys(&self) -> KeyBuilder {
+        KeyBuilder::for_vary_key(&self.bytes)
+    }
+
+    /// Returns the encoding of the route part.
+    pub(super) fn route_encoding(&self) -> &[u8] {
+        &self.bytes[..self.place]
+    }
+
+    /// Whether the vary key covers a header.
+    pub(super) fn covers(&self, name: &str) -> bool {
+        self.names
+            .iter()
+            .flat_map(|names| names.split(NAME_SEPARATOR))
+            .any(|known| known == name)
+    }
+}
+
+/// Returns the namespace that an operator has named.
+pub fn namespace_for_name(namespace: &[u8]) -> Namespace {
+    let mut scope = VaryKey::default();
+    scope.push(namespace);
+    short_hash(&scope.bytes)
+}
+
+/// Returns the short hash of the encoding of a namespace or a route.
+pub fn short_hash(encoding: &[u8]) -> Namespace {
+    let mut name = Namespace::default();
+    name.copy_from_slice(&blake3::hash(encoding).as_bytes()[..16]);
+    name
+}
+
+/// Names of headers, in lower case and in order, with a separator between them.
+pub type HeaderNames = Arc<str>;
+
+/// Separator of names, which no header name contains.
+pub(super) const NAME_SEPARATOR: char = '\n';
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::{Fields, VaryKey};
+
+    pub(in crate::cache) fn fields(lines: &[(&str, &str)]) -> Fields {
+        let mut fields = Fields::default();
+        for (name, value) in lines {
+            fields.push(name.as_bytes(), value.as_bytes());
+        }
+        fields
+    }
+
+    pub(in crate::cache) fn scope(parts: &[&str]) -> VaryKey {
+        let mut scope = VaryKey::default();
+        for part in parts {
+            scope.push(part.as_bytes());
+        }
+        scope
+    }
+
+    #[test]
+    fn vary_keys_with_other_part_boundaries_are_different() {
+        assert_ne!(
+            scope(&["ab", "c"]).encoding(),
+            scope(&["a", "bc"]).encoding()
+        );
+        assert_ne!(scope(&["a", ""]).encoding(), scope(&["a"]).encoding());
+    }
+
+    #[test]
+    fn credentials_separate_vary_keys_and_are_not_stored_in_them() {
+        let of = |lines: &[(&str, &str)], names: &[&str]| {
+            let mut scope = scope(&["here"]);
+            scope.push_hashed(&fields(lines), names.iter().copied());
+            scope.encoding().to_vec()
+        };
+        let both = ["authorization", "x-api-key"];
+        let all = [
+            of(&[], &[]),
+            of(&[], &both[..1]),
+            of(&[], &both[1..]),
+            of(&[], &both),
+            of(&[("Authorization", "secret")], &both),
+            of(&[("Authorization", "other")], &both),
+            of(&[("Authorization", "secret")], &both[..1]),
+            of(&[("X-Api-Key", "secret")], &both[1..]),
+            of(&[("X-Api-Key", "secret")], &both),
+            of(&[("X-Api-Key", "")], &both),
+            of(&[("X-Api-Key", "secret"), ("X-Api-Key", "")], &both),
+            of(
+                &[("X-Api-Key", "secret"), ("Authorization", "secret")],
+                &both,
+            ),
+        ];
+        for (n, one) in all.iter().enumerate() {
+            assert!(!all[..n].contains(one), "{n}");
+            assert!(!one.windows(6).any(|part| part == b"secret"), "{n}");
+        }
+        let again = of(&[("x-api-KEY", "secret"), ("Accept", "a")], &both);
+        assert_eq!(again, all[8]);
+    }
+
+    #[test]
+    fn varying_header_is_not_stored_in_the_vary_key() {
+        let mut varied = scope(&["here"]);
+        varied.vary(&fields(&[("X-Token", "secret")]), Some("x-token".into()));
+        let mut other = scope(&["here"]);
+        other.vary(&fields(&[("X-Token", "secrets")]), Some("x-token".into()));
+        assert_ne!(varied.encoding(), other.encoding());
+        let mut parts = varied.encoding().windows(6);
+        assert!(!parts.any(|part| part == b"secret"));
+    }
+
+    #[test]
+    fn absent_header_is_distinguished_from_an_empty_one() {
+        let names: super::HeaderNames = "origin".into();
+        let (mut absent, mut empty) = (scope(&["here"]), scope(&["here"]));
+        absent.vary(&fields(&[]), Some(names.clone()));
+        empty.vary(&fields(&[("Origin", "")]), Some(names));
+        assert_ne!(absent.encoding(), empty.encoding());
+    }
+}

@@ -1,0 +1,362 @@
+//! The head source of a namespace: the node that the owner's chain follower polls for new heads and
+//! for finality.
+//!
+//! Header values are secrets, and the path of a URL may be one: neither is in `Debug`, in the
+//! result of [`HeadSource::url_origin`], or in the error for an invalid value.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use http::{HeaderName, HeaderValue};
+
+use super::endpoint::Endpoint;
+use super::values::{invalid, set_once, DirectiveError, Range, Unit};
+
+/// A node that a chain follower polls, with its parameters.
+#[derive(Clone, PartialEq, Eq)]
+pub struct HeadSource {
+    /// URL of the node: `http`, `https`, `ws` or `wss`, or `unix:/path[:/uri]`, without user and
+    /// password.
+    pub url: String,
+    /// Interval of polls in milliseconds.
+    pub interval: u64,
+    /// The finality rule.
+    pub finality: Finality,
+    /// The API of the node.
+    pub api: Api,
+    /// Headers of each request, with names as they were written.
+    pub headers: Vec<(String, String)>,
+    /// Absolute path of the trusted certificates in PEM, or `None` for the system's certificates.
+    pub ca: Option<PathBuf>,
+}
+
+/// The source of finality.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Finality {
+    /// The node's block `finalized`, or its finality checkpoints.
+    #[default]
+    Tag,
+    /// Blocks with at least this number of blocks above them are final.
+    Depth(u64),
+}
+
+/// The API of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Api {
+    /// JSON-RPC of execution clients.
+    #[default]
+    Execution,
+    /// The Beacon API of consensus clients.
+    Beacon,
+}
+
+const INTERVALS: Range = Range {
+    least: 100,
+    most: 3_600_000,
+    unit: Unit::Time,
+};
+const DEPTHS: Range = Range {
+    least: 1,
+    most: 1_000_000,
+    unit: Unit::Number,
+};
+
+const URLS: &str = "a URL: \"http://\", \"https://\", \"ws://\" or \"wss://\" and \
+                    \"HOST[:PORT][/PATH]\", or \"unix:/SOCKET[:/PATH]\"";
+const PARAMETERS: &str = "\"interval=TIME\", \"finality=tag|depth:N\", \
+                          \"api=execution|beacon\", \"header=NAME:VALUE\" (quoted as a whole if \
+                          there are blanks in it), \"ca=FILE\" or \"namespace=NAME\"";
+
+/// Headers that the operator can't set, because they belong to a connection or a body.
+const RESERVED_HEADERS: &[&str] = &[
+    "connection",
+    "content-length",
+    "content-type",
+    "expect",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+impl HeadSource {
+    /// Creates a head source with default parameters.
+    ///
+    /// # Errors
+    /// The URL is not supported.
+    pub fn new(url: &[u8]) -> Result<Self, DirectiveError> {
+        Ok(Self {
+            url: checked_url(url)?,
+            interval: 1_000,
+            finality: Finality::default(),
+            api: Api::default(),
+            headers: Vec::new(),
+            ca: None,
+        })
+    }
+
+    /// Parses the words of the directive, and returns the head source and the namespace:
+    ///
+    /// ```text
+    /// URL [interval=TIME] [finality=tag|depth:N] [api=execution|beacon]
+    /// [header=NAME:VALUE ...] [ca=FILE] [namespace=NAME]
+    /// ```
+    ///
+    /// # Errors
+    /// The [`DirectiveError`] contains the allowed values.
+    pub fn parse(words: &[&[u8]]) -> Result<(Self, Option<String>), DirectiveError> {
+        let Some((url, words)) = words.split_first() else {
+            return Err(invalid(b"", URLS));
+        };
+        let mut follow = Self::new(url)?;
+        let secret = words.iter().any(|word| word.starts_with(b"header="));
+        let (mut interval, mut finality, mut api) = (None, None, None);
+        let (mut ca, mut namespace) = (None, None);
+        for word in words {
+            let (name, value) = match word.iter().position(|byte| *byte == b'=') {
+                Some(at) => (&word[..at], &word[at + 1..]),
+                None => (*word, &b""[..]),
+            };
+            match name {
+                b"interval" => set_once(&mut interval, || {
+                    INTERVALS.read(value).map_err(|error| error.with_word(word))
+                }),
+                b"finality" => set_once(&mut finality, || Finality::parse(value)),
+                b"api" => set_once(&mut api, || Api::parse(value)),
+                b"header" => {
+                    follow.headers.push(header(value)?);
+                    Ok(())
+                }
+                b"ca" => set_once(&mut ca, || file(value)),
+                b"namespace" => set_once(&mut namespace, || namespace_name(value)),
+                // may be part of a header's value that was not quoted
+                _ if secret => Err(invalid(b"...", PARAMETERS)),
+                _ => Err(invalid(word, PARAMETERS)),
+            }
+            .map_err(|error| error.for_parameter(name))?;
+        }
+        follow.interval = interval.unwrap_or(follow.interval);
+        follow.finality = finality.unwrap_or_default();
+        follow.api = api.unwrap_or_default();
+        follow.ca = ca;
+        follow.check()?;
+        Ok((follow, namespace))
+    }
+
+    /// Checks that the parameters are compatible with the URL.
+    ///
+    /// # Errors
+    /// The [`DirectiveError`] names the parameter that is not.
+    pub fn check(&self) -> Result<(), DirectiveError> {
+        let is = |schemes: &[&str]| schemes.iter().any(|scheme| self.url.starts_with(scheme));
+        if let Some(ca) = &self.ca {
+            if !is(&["https:", "wss:"]) {
+                let given = format!("ca={}", ca.display());
+                return Err(invalid(
+                    given.as_bytes(),
+                    "used with an \"https://\" or a \"wss://\" URL",
+                ));
+            }
+        }
+        if self.api == Api::Beacon && is(&["ws:", "wss:"]) {
+            return Err(invalid(
+                b"api=beacon",
+                "used with an \"http://\", an \"https://\" or a \"unix:\" URL",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns the words from which [`parse`](Self::parse) reads this head source.
+    pub fn to_words(&self) -> Vec<String> {
+        let mut words = vec![
+            self.url.clone(),
+            format!("interval={}ms", self.interval),
+            format!("finality={}", self.finality),
+            format!("api={}", self.api),
+        ];
+        let headers = self.headers.iter();
+        words.extend(headers.map(|(name, value)| format!("header={name}:{value}")));
+        if let Some(ca) = &self.ca {
+            words.push(format!("ca={}", ca.display()));
+        }
+        words
+    }
+
+    /// The URL without its path, which may be a secret, for logs.
+    pub fn url_origin(&self) -> &str {
+        let start = match self.url.strip_prefix("unix:") {
+            // the path of the socket is no secret
+            Some(path) => path.find(':').map(|end| "unix:".len() + end),
+            None => self.url.find("://").and_then(|scheme| {
+                let host = scheme + "://".len();
+                let path = self.url[host..].find(['/', '?'])?;
+                Some(host + path)
+            }),
+        };
+        &self.url[..start.unwrap_or(self.url.len())]
+    }
+}
+
+impl fmt::Debug for HeadSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Head")
+            .field("place", &self.url_origin())
+            .field("interval", &self.interval)
+            .field("finality", &self.finality)
+            .field("api", &self.api)
+            .field("headers", &headers)
+            .field("ca", &self.ca)
+            .finish()
+    }
+}
+
+impl Finality {
+    /// Parses `tag` or `depth:N`.
+    ///
+    /// # Errors
+    /// The [`DirectiveError`] contains the allowed values.
+    pub fn parse(value: &[u8]) -> Result<Self, DirectiveError> {
+        let depth = value.strip_prefix(b"depth:");
+        match (value, depth.map(|depth| DEPTHS.read(depth))) {
+            (b"tag", _) => Ok(Self::Tag),
+            (_, Some(Ok(depth))) => Ok(Self::Depth(depth)),
+            _ => Err(invalid(
+                &[b"finality=", value].concat(),
+                format!("\"finality=tag\" or \"finality=depth:N\", N being {DEPTHS}"),
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Finality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tag => f.write_str("tag"),
+            Self::Depth(depth) => write!(f, "depth:{depth}"),
+        }
+    }
+}
+
+impl Api {
+    /// Parses `execution` or `beacon`.
+    ///
+    /// # Errors
+    /// The [`DirectiveError`] contains the allowed values.
+    pub fn parse(value: &[u8]) -> Result<Self, DirectiveError> {
+        match value {
+            b"execution" => Ok(Self::Execution),
+            b"beacon" => Ok(Self::Beacon),
+            _ => Err(invalid(
+                &[b"api=", value].concat(),
+                "\"api=execution\" or \"api=beacon\"",
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Execution => "execution",
+            Self::Beacon => "beacon",
+        })
+    }
+}
+
+/// Checks a URL and returns it with its scheme in lower case.
+fn checked_url(given: &[u8]) -> Result<String, DirectiveError> {
+    let is_text = given.iter().all(u8::is_ascii_graphic);
+    let url = match std::str::from_utf8(given) {
+        Ok(url) if is_text && !url.contains('#') => url,
+        _ => return Err(invalid(given, URLS)),
+    };
+    let Some((scheme, rest)) = url.split_once(':') else {
+        return Err(invalid(given, URLS));
+    };
+    let scheme = scheme.to_ascii_lowercase();
+    if scheme != "unix" {
+        let authority = rest.split(['/', '?']).find(|part| !part.is_empty());
+        if let Some((_, host)) = authority.and_then(|part| part.rsplit_once('@')) {
+            return Err(invalid(
+                format!("{scheme}://...@{host}").as_bytes(),
+                "without user and password, which go into \
+                 \"header=Authorization: Basic ...\"",
+            ));
+        }
+    }
+    match Endpoint::parse(url) {
+        Some(_) => Ok(format!("{scheme}:{rest}")),
+        None => Err(invalid(given, URLS)),
+    }
+}
+
+/// Parses a header (RFC 9110, 5): a token, and printable ASCII.
+fn header(field: &[u8]) -> Result<(String, String), DirectiveError> {
+    let colon = field.iter().position(|byte| *byte == b':');
+    let (name, value) = match colon {
+        Some(at) => (&field[..at], field[at + 1..].trim_ascii()),
+        // the whole word may be a secret value
+        None => (&b""[..], &b""[..]),
+    };
+    let (name, value) = (std::str::from_utf8(name), std::str::from_utf8(value));
+    let shown = match name {
+        Ok(name) if !name.is_empty() => format!("header={name}:..."),
+        _ => "header=...".into(),
+    };
+    let bad = |allowed: &str| invalid(shown.as_bytes(), allowed);
+    match (name, value) {
+        (Ok(name), _)
+            if RESERVED_HEADERS
+                .iter()
+                .any(|own| own.eq_ignore_ascii_case(name)) =>
+        {
+            Err(bad(
+                "a field that does not belong to the connection or the body",
+            ))
+        }
+        (Ok(name), Ok(value))
+            if HeaderName::from_bytes(name.as_bytes()).is_ok()
+                && !value.is_empty()
+                && value.is_ascii()
+                && HeaderValue::from_str(value).is_ok() =>
+        {
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => Err(bad(
+            "\"header=NAME:VALUE\", the name of a header field and printable ASCII (quoted as a \
+             whole if there are blanks in it)",
+        )),
+    }
+}
+
+fn file(value: &[u8]) -> Result<PathBuf, DirectiveError> {
+    match std::str::from_utf8(value) {
+        Ok(path) if path.starts_with('/') && !path.contains('\0') => Ok(path.into()),
+        _ => Err(invalid(
+            &[b"ca=", value].concat(),
+            "\"ca=FILE\", a file's absolute path in UTF-8",
+        )),
+    }
+}
+
+/// Whether a namespace with a head source may have this name, which is written to logs.
+pub(super) fn is_valid_namespace_name(name: &str) -> bool {
+    !name.is_empty() && !name.contains(char::is_control)
+}
+
+fn namespace_name(value: &[u8]) -> Result<String, DirectiveError> {
+    match std::str::from_utf8(value) {
+        Ok(name) if is_valid_namespace_name(name) => Ok(name.to_owned()),
+        _ => Err(invalid(
+            &[b"namespace=", value].concat(),
+            "\"namespace=NAME\", UTF-8 without control characters",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,403 @@
+//! The head sources of a whole configuration, one per namespace.
+
+use std::fmt;
+
+use super::head_source::{is_valid_namespace_name, HeadSource};
+
+/// A head source as a configuration block declares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeclaredHeadSource {
+    /// The node and its parameters.
+    pub follow: HeadSource,
+    /// The namespace, or `None` for the namespace of the route.
+    pub namespace: Option<String>,
+    /// Position in the configuration, for messages.
+    pub at: String,
+}
+
+/// The source of a route's namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamespaceSource<'a> {
+    /// Not configured: the namespace is derived from route, host and path.
+    Derived,
+    /// A fixed name for all requests.
+    Fixed(&'a [u8]),
+    /// A name that depends on the request.
+    PerRequest,
+}
+
+/// Head sources, one per namespace.
+#[derive(Clone, Debug, Default)]
+pub struct HeadSourceList {
+    list: Vec<NamedHeadSource>,
+}
+
+#[derive(Clone, Debug)]
+struct NamedHeadSource {
+    namespace: String,
+    follow: HeadSource,
+    at: String,
+}
+
+/// Reason why a head source is rejected. The text continues a sentence that begins with the
+/// directive's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeadSourceError {
+    /// The route has no named namespace.
+    Unnamed,
+    /// The namespace of the route depends on the request.
+    PerRequest,
+    /// The name of the namespace is not suitable for logs.
+    NotText,
+    /// The namespace has two different head sources.
+    Two {
+        /// The name of the namespace.
+        namespace: String,
+        /// URLs without paths of both nodes, and their positions in the configuration.
+        heads: Box<[(String, String); 2]>,
+    },
+}
+
+impl fmt::Display for HeadSourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unnamed => f.write_str(
+                "needs a namespace with a name: a \"cache_namespace\" where the cache is on, or \
+                 \"namespace=NAME\"",
+            ),
+            Self::PerRequest => f.write_str(
+                "needs a namespace that is the same for all requests: the \"cache_namespace\" \
+                 has variables, so that \"namespace=NAME\" must say whose head it is",
+            ),
+            Self::NotText => f.write_str(
+                "needs a namespace whose name is UTF-8 without control characters, and not empty",
+            ),
+            Self::Two { namespace, heads } => {
+                let [(first, first_at), (second, second_at)] = &**heads;
+                write!(
+                    f,
+                    "gives the namespace \"{namespace}\" a second head: \"{second}\" \
+                     ({second_at}) beside \"{first}\" ({first_at})"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for HeadSourceError {}
+
+impl HeadSourceList {
+    /// Adds the head sources of a route whose cache is enabled.
+    ///
+    /// # Errors
+    /// The reason why a head source is rejected, and its position in the configuration.
+    pub fn add<'a>(
+        &mut self,
+        place: &'a [DeclaredHeadSource],
+        named: NamespaceSource<'_>,
+    ) -> Result<(), (HeadSourceError, &'a str)> {
+        let mut follows = place.iter();
+        follows.try_for_each(|declared| {
+            self.add_one(declared, named)
+                .map_err(|error| (error, declared.at.as_str()))
+        })
+    }
+
+    fn add_one(
+        &mut self,
+        declared: &DeclaredHeadSource,
+        named: NamespaceSource<'_>,
+    ) -> Result<(), HeadSourceError> {
+        let DeclaredHeadSource { follow, at, .. } = declared;
+        let namespace = match (&declared.namespace, named) {
+            (Some(namespace), _) => namespace.clone(),
+            (None, NamespaceSource::Derived) => return Err(HeadSourceError::Unnamed),
+            (None, NamespaceSource::PerRequest) => return Err(HeadSourceError::PerRequest),
+            (None, NamespaceSource::Fixed(name)) => match std::str::from_utf8(name) {
+                Ok(name) if is_valid_namespace_name(name) => name.to_owned(),
+                _ => return Err(HeadSourceError::NotText),
+            },
+        };
+        let same = |followed: &&NamedHeadSource| followed.namespace == namespace;
+        let Some(before) = self.list.iter().find(same) else {
+            self.list.push(NamedHeadSource {
+                namespace,
+                follow: follow.clone(),
+                at: at.clone(),
+            });
+            return Ok(());
+        };
+        if before.follow == *follow {
+            return Ok(());
+        }
+        Err(HeadSourceError::Two {
+            heads: Box::new([
+                (before.follow.url_origin().to_owned(), before.at.clone()),
+                (follow.url_origin().to_owned(), at.clone()),
+            ]),
+            namespace,
+        })
+    }
+
+    /// Adds the head sources of a configuration that was read later, and replaces those whose
+    /// namespace it has too.
+    pub fn replace_by(&mut self, later: &Self) {
+        for new in &later.list {
+            let same = |followed: &&mut NamedHeadSource| followed.namespace == new.namespace;
+            match self.list.iter_mut().find(same) {
+                Some(known) => known.clone_from(new),
+                None => self.list.push(new.clone()),
+            }
+        }
+    }
+
+    /// Whether both have equal head sources for the same namespaces, in any order.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let is_there = |(name, follow)| other.iter().any(|one| one == (name, follow));
+        self.list.len() == other.list.len() && self.iter().all(is_there)
+    }
+
+    /// Returns all head sources with their namespaces.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &HeadSource)> {
+        self.list
+            .iter()
+            .map(|followed| (followed.namespace.as_str(), &followed.follow))
+    }
+
+    /// Serializes the head sources for the process that polls them: an array with an array of
+    /// strings for each, the namespace and then the directive's words.
+    pub fn to_json(&self) -> String {
+        let rows = self.iter().map(|(namespace, follow)| {
+            let mut row = vec![namespace.to_owned()];
+            row.extend(follow.to_words());
+            serde_json::Value::from(row)
+        });
+        serde_json::Value::from_iter(rows).to_string()
+    }
+}
+
+/// Reads namespaces and head sources from the JSON that [`HeadSourceList::to_json`] writes.
+///
+/// # Errors
+/// The text describes the problem, and contains no value of a header.
+pub fn from_json(json: &[u8]) -> Result<Vec<(String, HeadSource)>, String> {
+    let rows: Vec<Vec<String>> =
+        serde_json::from_slice(json).map_err(|error| match error.classify() {
+            // its message would contain the value
+            serde_json::error::Category::Data => "heads are no arrays of strings".into(),
+            _ => format!("heads are no JSON: {error}"),
+        })?;
+    rows.into_iter()
+        .map(|row| {
+            let Some((namespace, words)) = row.split_first() else {
+                return Err("a head has no namespace".into());
+            };
+            let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+            match HeadSource::parse(&words) {
+                Ok((follow, None)) => Ok((namespace.clone(), follow)),
+                Ok((_, Some(_))) => Err(format!("the head of \"{namespace}\" has two names")),
+                Err(error) => Err(format!("the head of \"{namespace}\" {error}")),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{from_json, DeclaredHeadSource, HeadSourceError, HeadSourceList, NamespaceSource};
+    use crate::config::{ConfigBlock, DirectiveLocation};
+    use crate::memory::Budget;
+
+    fn set(directives: &mut ConfigBlock, line: &str) -> Result<(), String> {
+        set_at(directives, line, "f:1")
+    }
+
+    fn set_at(directives: &mut ConfigBlock, line: &str, at: &str) -> Result<(), String> {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        directives
+            .set_at("cache_head", &words, DirectiveLocation { at })
+            .map_err(|error| error.to_string())
+    }
+
+    fn place(lines: &[&str]) -> Arc<Vec<DeclaredHeadSource>> {
+        place_at(lines, "f:1")
+    }
+
+    fn place_at(lines: &[&str], at: &str) -> Arc<Vec<DeclaredHeadSource>> {
+        let mut directives = ConfigBlock::default();
+        for line in lines {
+            set_at(&mut directives, line, at).unwrap();
+        }
+        directives.resolve(Budget::new()).cache.follows
+    }
+
+    fn followed(follows: &HeadSourceList) -> Vec<(&str, &str)> {
+        follows
+            .iter()
+            .map(|(name, follow)| (name, follow.url_origin()))
+            .collect()
+    }
+
+    #[test]
+    fn later_head_source_replaces_the_one_of_its_namespace() {
+        let of = |lines: &[&str]| {
+            let mut follows = HeadSourceList::default();
+            follows
+                .add(&place(lines), NamespaceSource::Derived)
+                .unwrap();
+            follows
+        };
+        let mut all = of(&["http://a namespace=a", "http://b namespace=b"]);
+        let before = all.clone();
+        all.replace_by(&of(&["http://b namespace=b"]));
+        assert!(all.is_same(&before));
+        assert!(all.is_same(&of(&["http://b namespace=b", "http://a namespace=a"])));
+        assert!(!all.is_same(&of(&["http://b namespace=b"])));
+        all.replace_by(&of(&["http://c namespace=c", "http://d namespace=a"]));
+        assert!(!all.is_same(&before) && !before.is_same(&all));
+        let expected = [("a", "http://d"), ("b", "http://b"), ("c", "http://c")];
+        assert_eq!(followed(&all), expected);
+    }
+
+    #[test]
+    fn head_source_belongs_to_the_namespace_of_its_route_unless_named() {
+        let mut follows = HeadSourceList::default();
+        let main = NamespaceSource::Fixed(b"main");
+        follows.add(&place(&[]), NamespaceSource::Derived).unwrap();
+        follows
+            .add(&place(&["off"]), NamespaceSource::Derived)
+            .unwrap();
+        follows.add(&place(&["http://a"]), main).unwrap();
+        let two = place(&["http://b namespace=b", "http://c namespace=c"]);
+        for named in [NamespaceSource::Derived, NamespaceSource::PerRequest, main] {
+            follows.add(&two, named).unwrap();
+        }
+        // an equal declaration again
+        follows
+            .add(&place(&["http://a interval=1s"]), main)
+            .unwrap();
+        let expected = vec![("main", "http://a"), ("b", "http://b"), ("c", "http://c")];
+        assert_eq!(followed(&follows), expected);
+    }
+
+    #[test]
+    fn second_head_source_of_a_namespace_is_rejected() {
+        let bare = place(&["http://a/secret header=A:secret"]);
+        let error = |place: &[DeclaredHeadSource], named| {
+            let mut follows = HeadSourceList::default();
+            follows.add(&bare, NamespaceSource::Fixed(b"main")).unwrap();
+            let (error, at) = follows.add(place, named).unwrap_err();
+            assert_eq!(at, place[0].at);
+            assert_eq!(followed(&follows), vec![("main", "http://a")]);
+            assert!(!format!("{error} {follows:?}").contains("secret"));
+            error
+        };
+        assert_eq!(
+            error(&bare, NamespaceSource::Derived),
+            HeadSourceError::Unnamed
+        );
+        assert_eq!(
+            error(&bare, NamespaceSource::PerRequest),
+            HeadSourceError::PerRequest
+        );
+        for name in [&b""[..], b"\xff", b"a\nb"] {
+            assert_eq!(
+                error(&bare, NamespaceSource::Fixed(name)),
+                HeadSourceError::NotText
+            );
+        }
+        for other in [
+            "http://b",
+            "http://a",
+            "http://a/secret header=A:secret2",
+            "http://a/secret interval=2s header=A:secret",
+        ] {
+            let other = place_at(&[other], "f:2");
+            let message = error(&other, NamespaceSource::Fixed(b"main")).to_string();
+            let expected = format!(
+                "gives the namespace \"main\" a second head: \"{}\" (f:2) beside \"http://a\" \
+                 (f:1)",
+                other[0].follow.url_origin()
+            );
+            assert!(message.starts_with(&expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn duplicate_head_source_of_a_block_is_rejected() {
+        for (first, second) in [
+            ("http://a", "http://b"),
+            ("http://a namespace=x", "http://b namespace=x"),
+            ("off", "http://a"),
+            ("http://a namespace=x", "off"),
+            ("off", "off"),
+        ] {
+            let mut directives = ConfigBlock::default();
+            set(&mut directives, first).unwrap();
+            let error = set(&mut directives, second).unwrap_err();
+            assert_eq!(error, "is duplicate", "{first}, {second}");
+        }
+        let mixed = place(&["http://a", "http://b namespace=x"]);
+        assert_eq!(mixed.len(), 2);
+    }
+
+    #[test]
+    fn head_sources_are_not_inherited_into_a_block_that_sets_its_own() {
+        let mut outer = ConfigBlock::default();
+        set(&mut outer, "http://a").unwrap();
+        let inherited = |line: Option<&str>| {
+            let mut inner = ConfigBlock::default();
+            if let Some(line) = line {
+                set(&mut inner, line).unwrap();
+            }
+            inner.inherit(&outer);
+            let follows = inner.resolve(Budget::new()).cache.follows;
+            let places: Vec<String> = follows
+                .iter()
+                .map(|declared| declared.follow.url_origin().to_owned())
+                .collect();
+            places
+        };
+        assert_eq!(inherited(None), ["http://a"]);
+        assert_eq!(inherited(Some("http://b namespace=b")), ["http://b"]);
+        assert_eq!(inherited(Some("off")), [""; 0]);
+    }
+
+    #[test]
+    fn head_sources_are_unchanged_after_json_round_trip() {
+        let mut follows = HeadSourceList::default();
+        let place = place(&[
+            "https://n/\"p\" finality=depth:7 header=A:b\\c ca=/ca namespace=\u{e9}\"",
+            "unix:/s interval=2s",
+        ]);
+        follows
+            .add(&place, NamespaceSource::Fixed(b"main"))
+            .unwrap();
+        let read = from_json(follows.to_json().as_bytes()).unwrap();
+        let written: Vec<_> = follows
+            .iter()
+            .map(|(name, follow)| (name.to_owned(), follow.clone()))
+            .collect();
+        assert_eq!(read, written);
+        assert_eq!(read.len(), 2);
+        for (json, error) in [
+            ("", "heads are no JSON: EOF while parsing"),
+            ("[[\"a\", 5]]", "heads are no arrays of strings"),
+            ("[[]]", "a head has no namespace"),
+            ("[[\"a\"]]", "the head of \"a\" has an invalid value \"\""),
+            (
+                "[[\"a\",\"http://n\",\"x\"]]",
+                "the head of \"a\" has an invalid value \"x\"",
+            ),
+            (
+                "[[\"a\",\"http://n\",\"namespace=x\"]]",
+                "the head of \"a\" has two names",
+            ),
+        ] {
+            let message = from_json(json.as_bytes()).unwrap_err();
+            assert!(message.starts_with(error), "{message}");
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Capabilities of a route's nodes that probes detect: the preset of their chain, and its forks.
+//!
+//! No request waits for a probe, and no result is discarded: an old result is probed again, and is
+//! used until the new response arrives. A node that does not respond, or not in time, is probed
+//! again after growing pauses.
+
+use std::sync::{Arc, Mutex};
+
+use crate::lock::locked;
+use crate::ssz::Preset;
+use crate::transcode::chain_spec::{genesis_root, ForkDigests, ForkSchedule, NodeSpec};
+
+/// Milliseconds for which a result is not probed again.
+pub const FRESH_MS: u64 = 10 * 60 * 1_000;
+/// Milliseconds before the first repetition of a probe without a usable response; each pause is
+/// twice the last.
+const FIRST_PAUSE_MS: u64 = 5_000;
+/// Minimum milliseconds between the first probes of unknown nodes: clients may invent names.
+const NEW_NODE_INTERVAL_MS: u64 = 1_000;
+/// Maximum number of nodes of a route. Routes with more are rare.
+const MAX_NODES: usize = 16;
+
+/// The kind of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeKind {
+    /// The specification of the chain.
+    Spec,
+    /// The genesis of the chain, with its validators root.
+    Genesis,
+}
+
+impl ProbeKind {
+    /// The route below `/eth/` that returns it.
+    pub fn route(self) -> &'static str {
+        match self {
+            ProbeKind::Spec => "v1/config/spec",
+            ProbeKind::Genesis => "v1/beacon/genesis",
+        }
+    }
+}
+
+/// Capabilities that a request requires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequiredCapabilities {
+    /// Whether the preset is required, because it is not configured.
+    pub preset: bool,
+    /// Whether the fork digests are required.
+    pub digests: bool,
+}
+
+/// Known properties of a node's chain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KnownChain {
+    /// The preset.
+    pub preset: Option<Preset>,
+    /// The fork digests.
+    pub digests: Option<Arc<ForkDigests>>,
+}
+
+/// Capabilities of a route's nodes, by the name of the node. All settings that are cloned from one
+/// share it.
+#[derive(Clone, Debug, Default)]
+pub struct NodeCapabilities(Arc<Mutex<Table>>);
+
+#[derive(Debug, Default)]
+struct Table {
+    nodes: Vec<Node>,
+    /// Time from which the next node may be added. All times are milliseconds.
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Node {
+    name: Vec<u8>,
+    known: KnownChain,
+    forks: Option<ForkSchedule>,
+    genesis_root: Option<[u8; 32]>,
+    spec: ProbeSchedule,
+    genesis: ProbeSchedule,
+    /// Time of the last request that required a capability.
+    wanted: u64,
+}
+
+/// Time of the next probe, and the number of probes without a usable response.
+#[derive(Clone, Copy, Debug, Default)]
+struct ProbeSchedule {
+    at: u64,
+    in_vain: u32,
+}
+
+impl NodeCapabilities {
+    /// Returns the known properties of a node's chain.
+    pub fn capabilities_of_node(&self, name: &[u8]) -> KnownChain {
+        self.table(|table| {
+            let node = table.find(name);
+            node.map(|node| node.known.clone()).unwrap_or_default()
+        })
+    }
+
+    /// Returns the probe that the caller must send now, if one is due. Other callers don't receive
+    /// the same probe until it is due again.
+    pub fn next_probe(
+        &self,
+        name: &[u8],
+        needs: RequiredCapabilities,
+        now: u64,
+    ) -> Option<ProbeKind> {
+        self.table(|table| table.question(name, needs, now))
+    }
+
+    /// Records the body of a node's response. Returns whether it was usable.
+    pub fn record_response(&self, name: &[u8], question: ProbeKind, body: &[u8], now: u64) -> bool {
+        // parsed before the table is locked
+        let (spec, root) = match question {
+            ProbeKind::Spec => (NodeSpec::read(body), None),
+            ProbeKind::Genesis => (None, genesis_root(body)),
+        };
+        self.table(|table| {
+            let Some(node) = table.find(name) else {
+                return false;
+            };
+            let due = ProbeSchedule {
+                at: now.saturating_add(FRESH_MS),
+                in_vain: 0,
+            };
+            match (spec, root) {
+                (Some(spec), _) => {
+                    node.known.preset = Some(spec.preset);
+                    node.forks = spec.forks;
+                    node.spec = due;
+                }
+                (_, Some(root)) => {
+                    node.genesis_root = Some(root);
+                    node.genesis = due;
+                }
+                (None, None) => return false,
+            }
+            let (forks, root) = (node.forks.as_ref(), node.genesis_root.as_ref());
+            let digests = forks
+                .zip(root)
+                .and_then(|(forks, root)| forks.digests(root));
+            node.known.digests = digests.map(Arc::new);
+            true
+        })
+    }
+
+    fn table<T>(&self, what: impl FnOnce(&mut Table) -> T) -> T {
+        what(&mut locked(&self.0))
+    }
+}
+
+impl Table {
+    fn find(&mut self, name: &[u8]) -> Option<&mut Node> {
+        self.nodes.iter_mut().find(|node| node.name == name)
+    }
+
+    fn question(
+        &mut self,
+        name: &[u8],
+        needs: RequiredCapabilities,
+        now: u64,
+    ) -> Option<ProbeKind> {
+        if self.find(name).is_none() {
+            if now < self.next || !self.make_room(now) {
+                return None;
+            }
+            self.next = now.saturating_add(NEW_NODE_INTERVAL_MS);
+            self.nodes.push(Node::new(name.to_vec()));
+        }
+        let node = self.find(name)?;
+        node.wanted = now;
+        node.question(needs, now)
+    }
+
+    /// Makes room for another node. Returns whether there is any.
+    fn make_room(&mut self, now: u64) -> bool {
+        if self.nodes.len() < MAX_NODES {
+            return true;
+        }
+        let is_idle = |node: &Node| !node.is_known() || node.wanted.saturating_add(FRESH_MS) <= now;
+        let idle = self
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(_, node)| is_idle(node));
+        match idle.min_by_key(|(_, node)| node.wanted) {
+            Some((at, _)) => {
+                self.nodes.swap_remove(at);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl Node {
+    fn new(name: Vec<u8>) -> Self {
+        Self {
+            name,
+            known: KnownChain::default(),
+            forks: None,
+            genesis_root: None,
+            spec: ProbeSchedule::default(),
+            genesis: ProbeSchedule::default(),
+            wanted: 0,
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        self.known.preset.is_some() || self.genesis_root.is_some()
+    }
+
+    fn question(&mut self, needs: RequiredCapabilities, now: u64) -> Option<ProbeKind> {
+        if self.spec.is_due(now) {
+            self.spec.schedule_retry(now);
+            return Some(ProbeKind::Spec);
+        }
+        if needs.digests && self.genesis.is_due(now) {
+            self.genesis.schedule_retry(now);
+            return Some(ProbeKind::Genesis);
+        }
+        None
+    }
+}
+
+impl ProbeSchedule {
+    fn is_due(self, now: u64) -> bool {
+        self.at <= now
+    }
+
+    /// Schedules the next probe in case this one has no usable response.
+    fn schedule_retry(&mut self, now: u64) {
+        let pause = FIRST_PAUSE_MS
+            .saturating_mul(1 << self.in_vain.min(16))
+            .min(FRESH_MS);
+        self.at = now.saturating_add(pause);
+        self.in_vain = self.in_vain.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        KnownChain, NodeCapabilities, ProbeKind, RequiredCapabilities, FIRST_PAUSE_MS, FRESH_MS,
+        MAX_NODES, NEW_NODE_INTERVAL_MS,
+    };
+    use crate::ssz::{Fork, Preset};
+
+    const PRESET: RequiredCapabilities = RequiredCapabilities {
+        preset: true,
+        digests: false,
+    };
+    const DIGESTS: RequiredCapabilities = RequiredCapabilities {
+        preset: false,
+        digests: true,
+    };
+    const GNOSIS: &[u8] =
+        br#"{"data":{"PRESET_BASE":"gnosis","GENESIS_FORK_VERSION":"0x00000064"}}"#;
+    const GENESIS: &[u8] = br#"{"data":{"genesis_validators_root":
+        "0xf5dcb5564e829aab27264b9becd5dfaa017085611224cb3036f573368dbb9d47"}}"#;
+
+    #[test]
+    fn old_capability_is_probed_again_and_kept_until_the_response() {
+        let learnt = NodeCapabilities::default();
+        let shared = learnt.clone();
+        assert_eq!(learnt.next_probe(b"a", PRESET, 7), Some(ProbeKind::Spec));
+        assert_eq!(shared.next_probe(b"a", PRESET, 8), None);
+        assert_eq!(learnt.capabilities_of_node(b"a"), KnownChain::default());
+        assert!(shared.record_response(b"a", ProbeKind::Spec, GNOSIS, 9));
+        assert_eq!(
+            learnt.capabilities_of_node(b"a").preset,
+            Some(Preset::Gnosis)
+        );
+        assert_eq!(learnt.capabilities_of_node(b"b"), KnownChain::default());
+        assert_eq!(learnt.next_probe(b"a", PRESET, 8 + FRESH_MS), None);
+        assert_eq!(
+            learnt.next_probe(b"a", PRESET, 9 + FRESH_MS),
+            Some(ProbeKind::Spec)
+        );
+        // the old value is used until a response arrives
+        assert_eq!(
+            learnt.capabilities_of_node(b"a").preset,
+            Some(Preset::Gnosis)
+        );
+        assert!(!learnt.record_response(b"a", ProbeKind::Spec, b"<html>", 10 + FRESH_MS));
+        assert_eq!(
+            learnt.capabilities_of_node(b"a").preset,
+            Some(Preset::Gnosis)
+        );
+    }
+
+    #[test]
+    fn fork_digests_are_known_after_both_responses_in_any_order() {
+        for questions in [
+            [ProbeKind::Spec, ProbeKind::Genesis],
+            [ProbeKind::Genesis, ProbeKind::Spec],
+        ] {
+            let learnt = NodeCapabilities::default();
+            assert_eq!(learnt.next_probe(b"", DIGESTS, 0), Some(ProbeKind::Spec));
+            assert_eq!(learnt.next_probe(b"", DIGESTS, 0), Some(ProbeKind::Genesis));
+            assert_eq!(learnt.next_probe(b"", DIGESTS, 0), None);
+            for question in questions {
+                assert_eq!(learnt.capabilities_of_node(b"").digests, None);
+                let body = match question {
+                    ProbeKind::Spec => GNOSIS,
+                    ProbeKind::Genesis => GENESIS,
+                };
+                assert!(learnt.record_response(b"", question, body, 1));
+            }
+            let digests = learnt.capabilities_of_node(b"").digests.unwrap();
+            assert_eq!(digests.at_slot(5).unwrap().0, Fork::Phase0);
+        }
+    }
+
+    #[test]
+    fn pause_between_probes_doubles_while_the_node_fails() {
+        let learnt = NodeCapabilities::default();
+        let mut now = 0;
+        for pause in [FIRST_PAUSE_MS, 2 * FIRST_PAUSE_MS, 4 * FIRST_PAUSE_MS] {
+            assert_eq!(learnt.next_probe(b"", PRESET, now), Some(ProbeKind::Spec));
+            assert_eq!(learnt.next_probe(b"", PRESET, now + pause - 1), None);
+            now += pause;
+        }
+        for _ in 0..100 {
+            assert_eq!(learnt.next_probe(b"", PRESET, now), Some(ProbeKind::Spec));
+            now += FRESH_MS;
+        }
+        // pauses start again after a response
+        assert!(learnt.record_response(b"", ProbeKind::Spec, GNOSIS, now));
+        now += FRESH_MS;
+        assert_eq!(learnt.next_probe(b"", PRESET, now), Some(ProbeKind::Spec));
+        assert_eq!(
+            learnt.next_probe(b"", PRESET, now + FIRST_PAUSE_MS),
+            Some(ProbeKind::Spec)
+        );
+    }
+
+    #[test]
+    fn invented_node_names_are_rate_limited_and_evict_no_known_node() {
+        let learnt = NodeCapabilities::default();
+        let name = |number: u64| number.to_string().into_bytes();
+        assert!(learnt.next_probe(b"real", PRESET, 0).is_some());
+        assert!(learnt.record_response(b"real", ProbeKind::Spec, GNOSIS, 0));
+        let mut probes = 0;
+        for number in 0..100 * MAX_NODES as u64 {
+            let now = NEW_NODE_INTERVAL_MS + number * NEW_NODE_INTERVAL_MS / 10;
+            probes += u64::from(learnt.next_probe(&name(number), PRESET, now).is_some());
+            assert_eq!(
+                learnt.capabilities_of_node(b"real").preset,
+                Some(Preset::Gnosis)
+            );
+        }
+        assert_eq!(probes, 10 * MAX_NODES as u64);
+        assert!(learnt.0.lock().unwrap().nodes.len() <= MAX_NODES);
+        // known nodes that were used recently are not replaced
+        let learnt = NodeCapabilities::default();
+        for number in 0..=MAX_NODES as u64 {
+            let now = number * NEW_NODE_INTERVAL_MS;
+            let is_probed = learnt.next_probe(&name(number), PRESET, now).is_some();
+            assert_eq!(is_probed, number < MAX_NODES as u64);
+            assert_eq!(
+                learnt.record_response(&name(number), ProbeKind::Spec, GNOSIS, now),
+                is_probed
+            );
+        }
+        assert!(learnt.next_probe(b"late", PRESET, FRESH_MS).is_some());
+        assert_eq!(learnt.capabilities_of_node(&name(0)), KnownChain::default());
+        assert_eq!(
+            learnt.capabilities_of_node(&name(1)).preset,
+            Some(Preset::Gnosis)
+        );
+    }
+}

@@ -1,0 +1,43 @@
+//! Error texts for settings of hosts that use the core's names.
+
+use super::settings::{EnvoyScope, SETTINGS};
+use super::suggest::nearest;
+use super::DirectiveError;
+
+/// Formats the error of a setting: its name, the problem, and for an unknown name the nearest known
+/// one.
+pub fn describe(name: &str, error: &DirectiveError) -> String {
+    let settings = SETTINGS.iter().filter(|it| it.envoy != EnvoyScope::None);
+    let meant = match error {
+        DirectiveError::Unknown => nearest(name, settings.map(|it| it.name)),
+        _ => None,
+    };
+    match meant {
+        Some(meant) => format!("\"{name}\" {error}; did you mean \"{meant}\"?"),
+        None => format!("\"{name}\" {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{describe, DirectiveError};
+
+    #[test]
+    fn unknown_settings_are_described_with_the_nearest_one() {
+        for (name, text) in [
+            (
+                "complevel",
+                "\"complevel\" is an unknown setting; did you mean \"comp_level\"?",
+            ),
+            (
+                "cach",
+                "\"cach\" is an unknown setting; did you mean \"cache\"?",
+            ),
+            ("frobnicate", "\"frobnicate\" is an unknown setting"),
+        ] {
+            assert_eq!(describe(name, &DirectiveError::Unknown), text);
+        }
+        let other = describe("cach", &DirectiveError::OneValue);
+        assert_eq!(other, "\"cach\" takes exactly one value");
+    }
+}

@@ -1,0 +1,23 @@
+//! Detection of nodes that compress a response although identity was requested, with a content
+//! coding that is not decoded.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+/// Content codings of a route's node, as far as responses have shown them. All settings that are
+/// cloned from one share it.
+#[derive(Clone, Debug, Default)]
+pub struct UpstreamCodings(Arc<AtomicBool>);
+
+impl UpstreamCodings {
+    /// Whether a response had a content coding that was not requested and can't be decoded. Batches
+    /// of this node are not split, because their parts could not be merged.
+    pub fn has_unknown_coding(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Records a response with an unknown coding.
+    pub fn record_unknown_coding(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,577 @@
+//! The validated config: settings of a configuration as a whole, and checks across its routes.
+
+use super::cache::LOOKUP_TIMEOUTS;
+use super::endpoint::MAX_SOCKET_PATH;
+use super::head_source::Api;
+use super::head_sources::{HeadSourceList, NamespaceSource};
+use super::store::StoreSettings;
+use super::values::{
+    invalid, set_once, single_value, DirectiveError, DirectiveLocation, Duration, Size,
+};
+use super::RouteConfig;
+use crate::cache::class::Class;
+use crate::time_constants::lookup_timeout;
+
+/// A whole configuration after all its blocks were read and merged.
+#[derive(Clone, Debug, Default)]
+pub struct ValidatedConfig {
+    /// Head sources, one per namespace.
+    pub follows: HeadSourceList,
+    /// The store that a process of the host owns.
+    pub store: Option<StoreSettings>,
+    /// Socket of an owner that another process runs.
+    foreign_owner: Option<String>,
+    /// Position of the directive that sets the owner.
+    owner_at: String,
+    /// Position of the first `cache_head`, on any route.
+    first_head: Option<String>,
+    /// Lookup timeout in milliseconds.
+    lookup_timeout: Option<u64>,
+    purges: bool,
+    max_entry: u64,
+    caches: Vec<CachedRoute>,
+}
+
+/// Properties of a cached route that are checked when all routes are known.
+#[derive(Clone, Debug)]
+struct CachedRoute {
+    name: String,
+    namespace: Option<String>,
+    /// Whether the namespace depends on the request.
+    is_per_request: bool,
+    /// A class with a lifetime in milliseconds that is longer than its default.
+    long: Option<(Class, u64)>,
+}
+
+/// A route after inheritance.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteDeclaration<'a> {
+    /// Name of the route in messages, with the host's word for it: `location "/"`.
+    pub name: &'a str,
+    /// The source of the route's namespace.
+    pub named: NamespaceSource<'a>,
+    /// Whether requests are answered on this route.
+    pub answers: bool,
+    /// Whether requests to this route purge.
+    pub purges: bool,
+    /// Maximum length of a request body that the host keeps in memory, in bytes. `None`: only its
+    /// other limits apply.
+    pub body_buffer: Option<u64>,
+    /// Whether upstream requests use HTTP/1.0, where the end of a connection may end a response.
+    pub is_http_1_0: bool,
+}
+
+impl ValidatedConfig {
+    /// Sets a directive of the whole configuration. Returns `None` if the directive is not one. A
+    /// relative path is resolved against `base`.
+    pub fn set(
+        &mut self,
+        name: &str,
+        values: &[&[u8]],
+        base: &str,
+    ) -> Option<Result<(), DirectiveError>> {
+        self.set_at(name, values, base, DirectiveLocation::default())
+    }
+
+    /// Sets a directive as [`set`](Self::set) does, with its position in the configuration.
+    pub fn set_at(
+        &mut self,
+        name: &str,
+        values: &[&[u8]],
+        base: &str,
+        source: DirectiveLocation<'_>,
+    ) -> Option<Result<(), DirectiveError>> {
+        let had_owner = self.owner().is_some();
+        let read = match name {
+            "cache_owner" | "cache_path" if had_owner => Err(DirectiveError::OneOwner {
+                name: match self.store {
+                    Some(_) => "cache_path",
+                    None => "cache_owner",
+                },
+                at: self.owner_at.clone(),
+            }),
+            "cache_owner" => socket(values).map(|path| self.foreign_owner = Some(path)),
+            "cache_path" => {
+                StoreSettings::parse(values, base).map(|store| self.store = Some(store))
+            }
+            "cache_lookup_timeout" => {
+                let read = || LOOKUP_TIMEOUTS.read(single_value(values)?);
+                set_once(&mut self.lookup_timeout, read)
+            }
+            _ => return None,
+        };
+        if !had_owner && self.owner().is_some() {
+            source.at.clone_into(&mut self.owner_at);
+        }
+        Some(read)
+    }
+
+    /// The lookup timeout in milliseconds.
+    pub fn lookup_timeout(&self) -> u64 {
+        self.lookup_timeout.unwrap_or_else(lookup_timeout)
+    }
+
+    /// The socket of the store's owner, if one is configured.
+    pub fn owner(&self) -> Option<String> {
+        let own = self.store.as_ref().map(StoreSettings::socket);
+        own.or_else(|| self.foreign_owner.clone())
+    }
+
+    /// Adds a route with its settings. Returns a warning for the operator, if there is one.
+    ///
+    /// # Errors
+    /// The text describes the invalid setting, and names it as [`super::ConfigBlock`] does.
+    pub fn add(
+        &mut self,
+        config: &RouteConfig,
+        place: RouteDeclaration<'_>,
+    ) -> Result<Option<String>, String> {
+        self.purges |= place.purges;
+        if let (None, Some(first)) = (&self.first_head, config.cache.follows.first()) {
+            self.first_head = Some(first.at.clone());
+        }
+        if !config.caches() {
+            let is_in_vain = !config.enable && place.answers;
+            let name = place.name;
+            return Ok(match (config.policy.is_some(), config.cache.enable) {
+                _ if !is_in_vain => None,
+                (true, _) => Some(format!(
+                    "\"method\" and the like have no effect in {name}: \"enable on\" is missing"
+                )),
+                (_, true) => Some(format!(
+                    "\"cache on\" has no effect in {name}: \"enable on\" is missing"
+                )),
+                _ => None,
+            });
+        }
+        self.max_entry = self.max_entry.max(config.cache.max_entry);
+        if place.answers && !place.purges {
+            self.caches.push(CachedRoute::new(config, place));
+        }
+        if place.answers && !place.purges {
+            let added = self.follows.add(&config.cache.follows, place.named);
+            added.map_err(|(error, at)| {
+                let name = place.name;
+                format!("\"cache_head\" in {name} {error} in {at}")
+            })?;
+            return Ok(warning(config, place));
+        }
+        Ok(None)
+    }
+
+    /// Returns the warnings that concern all routes together.
+    pub fn warnings(&self) -> Vec<String> {
+        let places = self.caches.iter();
+        let texts = places.filter_map(|place| {
+            let name = &place.name;
+            let head = place.namespace.as_deref().and_then(|own| {
+                let mut heads = self.follows.iter();
+                heads.find(|(namespace, _)| *namespace == own)
+            });
+            // the owner in another process may follow the chain
+            let may_follow = self.foreign_owner.is_some()
+                || place.is_per_request && self.follows.iter().next().is_some();
+            match (head, place.long) {
+                (Some((namespace, follow)), _)
+                    if follow.api == Api::Execution && name.contains("/eth/v") =>
+                {
+                    Some(format!(
+                        "{name} is of the Beacon API, and namespace \"{namespace}\" \
+                         follows an execution node: what depends on the head is not cached there \
+                         (reason other-api); give it a \"cache_namespace\" of its own, and a \
+                         \"cache_head\" with api=beacon"
+                    ))
+                }
+                (None, Some((class, time))) if !may_follow => Some(format!(
+                    "{name} caches class {} for {}, and no \"cache_head\" follows its \
+                     namespace: clients may see a block that old, or one that was replaced",
+                    class.name(),
+                    Duration(time)
+                )),
+                _ => None,
+            }
+        });
+        let mut texts: Vec<_> = texts.collect();
+        texts.dedup();
+        texts
+    }
+
+    /// Checks the configuration when all routes are known.
+    ///
+    /// # Errors
+    /// The text describes the problem, as in [`add`](Self::add).
+    pub fn check(&self) -> Result<(), String> {
+        let has_owner = self.owner().is_some();
+        if self.purges && !has_owner {
+            return Err("\"cache_purge\" needs an \"cache_path\" or an \"cache_owner\"".into());
+        }
+        match &self.first_head {
+            Some(at) if self.store.is_none() => Err(format!(
+                "\"cache_head\" needs \"cache_path\"{} in {at}",
+                match has_owner {
+                    true =>
+                        ": with \"cache_owner\" it is the daemon that follows nodes, those of \
+                         [[head]] in its cached.toml",
+                    false => "",
+                }
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The largest maximum length of an entry on any route, in bytes.
+    pub fn max_entry(&self) -> u64 {
+        self.max_entry
+    }
+}
+
+impl CachedRoute {
+    fn new(config: &RouteConfig, place: RouteDeclaration<'_>) -> Self {
+        let namespace = match place.named {
+            NamespaceSource::Fixed(name) => Some(String::from_utf8_lossy(name).into_owned()),
+            NamespaceSource::Derived | NamespaceSource::PerRequest => None,
+        };
+        let classes = [Class::Tip, Class::Unfinalized].into_iter();
+        let mut long = classes.map(|class| (class, config.cache.valid.class(class)));
+        Self {
+            name: place.name.to_owned(),
+            namespace,
+            is_per_request: place.named == NamespaceSource::PerRequest,
+            long: long.find(|(class, time)| *time > class.default_lifetime()),
+        }
+    }
+}
+
+/// Returns the warning for a cached route, if there is one.
+fn warning(config: &RouteConfig, place: RouteDeclaration<'_>) -> Option<String> {
+    let (most, name) = (config.cache.max_request, place.name);
+    let short = place.body_buffer.filter(|buffer| *buffer < most);
+    let buffer = short.map(|buffer| {
+        format!(
+            "\"client_body_buffer_size\" {} is below \"cache_max_request\" {}: longer requests, \
+             batches among them, are not looked up (reason body-on-disk); set it to 128k or more",
+            Size(buffer),
+            Size(most)
+        )
+    });
+    let version = place.is_http_1_0.then(|| {
+        "HTTP/1.0 to the node: truncated responses can't be detected; set \"proxy_http_version\" 1.1"
+            .to_owned()
+    });
+    let texts: Vec<_> = buffer.into_iter().chain(version).collect();
+    (!texts.is_empty()).then(|| format!("{name}: {}", texts.join("; ")))
+}
+
+fn socket(values: &[&[u8]]) -> Result<String, DirectiveError> {
+    let value = single_value(values)?;
+    let path = value.split_at_checked(5);
+    let path = path.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"unix:"));
+    match path.and_then(|(_, path)| std::str::from_utf8(path).ok()) {
+        Some(path) if (1..=MAX_SOCKET_PATH).contains(&path.len()) => Ok(path.into()),
+        _ => Err(invalid(
+            value,
+            format!("\"unix:\" and the path of a socket, of at most {MAX_SOCKET_PATH} bytes"),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RouteDeclaration, ValidatedConfig};
+    use crate::config::head_sources::NamespaceSource;
+    use crate::config::store::StoreSettings;
+    use crate::config::{ConfigBlock, DirectiveLocation, RouteConfig};
+    use crate::memory::Budget;
+
+    fn config(lines: &[&str]) -> RouteConfig {
+        let mut directives = ConfigBlock::default();
+        for line in lines {
+            let mut words = line.split(' ');
+            let name = words.next().unwrap();
+            let values: Vec<&[u8]> = words.map(str::as_bytes).collect();
+            let source = DirectiveLocation { at: "f:7" };
+            directives.set_at(name, &values, source).unwrap();
+        }
+        directives.resolve(Budget::new())
+    }
+
+    const PLACE: RouteDeclaration<'_> = RouteDeclaration {
+        name: "location \"/p\"",
+        named: NamespaceSource::Derived,
+        answers: true,
+        purges: false,
+        body_buffer: None,
+        is_http_1_0: false,
+    };
+
+    #[test]
+    fn warning_is_returned_for_small_body_buffers_and_http_1_0() {
+        let (mut plan, caches) = (
+            ValidatedConfig::default(),
+            config(&["enable on", "cache on"]),
+        );
+        let place = |body_buffer, is_http_1_0| RouteDeclaration {
+            body_buffer,
+            is_http_1_0,
+            ..PLACE
+        };
+        for (place, texts) in [
+            (place(None, false), &[][..]),
+            (place(Some(64 << 10), false), &[]),
+            (
+                place(Some(16 << 10), false),
+                &["\"client_body_buffer_size\" 16k is below \"cache_max_request\" 64k"],
+            ),
+            (
+                place(Some(1000), true),
+                &["1000 is below", "HTTP/1.0 to the node"],
+            ),
+            (
+                place(None, true),
+                &["truncated responses can't be detected"],
+            ),
+        ] {
+            let warning = plan.add(&caches, place).unwrap();
+            assert_eq!(warning.is_some(), !texts.is_empty());
+            for text in texts {
+                assert!(warning.as_ref().unwrap().contains(text), "{warning:?}");
+            }
+            let idle = config(&["enable on"]);
+            assert_eq!(plan.add(&idle, place), Ok(None));
+        }
+    }
+
+    #[test]
+    fn warning_is_returned_for_long_lifetimes_without_a_head_source() {
+        let own = NamespaceSource::Fixed(b"main");
+        let head = "cache_head http://n";
+        for (lines, named, owner, text) in [
+            (&["cache_valid tip 1s"][..], own, None, None),
+            (
+                &["cache_valid tip 12s"],
+                own,
+                None,
+                Some("class tip for 12s"),
+            ),
+            (
+                &["cache_valid tip 12s"],
+                NamespaceSource::Derived,
+                None,
+                Some("class tip for 12s"),
+            ),
+            (
+                &["cache_valid unfinalized 1m"],
+                own,
+                None,
+                Some("class unfinalized for 1m"),
+            ),
+            (&["cache_valid tip 12s", head], own, None, None),
+            (&["cache_valid tip 12s"], own, Some("unix:/s"), None),
+            (
+                &["cache_valid tip 12s", "cache_head http://n namespace=x"],
+                own,
+                None,
+                Some("tip"),
+            ),
+            (
+                &["cache_valid tip 12s", "cache_head http://n namespace=x"],
+                NamespaceSource::PerRequest,
+                None,
+                None,
+            ),
+        ] {
+            let mut plan = ValidatedConfig::default();
+            if let Some(owner) = owner {
+                plan.set("cache_owner", &[owner.as_bytes()], "")
+                    .unwrap()
+                    .unwrap();
+            }
+            let lines = [&["enable on", "cache on"], lines].concat();
+            plan.add(&config(&lines), RouteDeclaration { named, ..PLACE })
+                .unwrap();
+            let warnings = plan.warnings();
+            assert_eq!(
+                warnings.len(),
+                usize::from(text.is_some()),
+                "{lines:?}: {warnings:?}"
+            );
+            assert!(
+                text.is_none_or(|text| warnings[0].contains(text)),
+                "{warnings:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn warning_is_returned_for_beacon_api_with_an_execution_head_source() {
+        for (name, head, is_odd) in [
+            ("/eth/v1/", "cache_head http://n", true),
+            ("/eth/v1/", "cache_head http://n api=beacon", false),
+            ("/", "cache_head http://n", false),
+        ] {
+            let mut plan = ValidatedConfig::default();
+            let named = NamespaceSource::Fixed(b"main");
+            plan.add(
+                &config(&["enable on", "cache on", head]),
+                RouteDeclaration { named, ..PLACE },
+            )
+            .unwrap();
+            let caches = config(&["enable on", "cache on"]);
+            plan.add(
+                &caches,
+                RouteDeclaration {
+                    name,
+                    named,
+                    ..PLACE
+                },
+            )
+            .unwrap();
+            let warnings = plan.warnings();
+            assert_eq!(!warnings.is_empty(), is_odd, "{name} {head}: {warnings:?}");
+            assert!(warnings.iter().all(|text| text.contains("other-api")));
+        }
+    }
+
+    #[test]
+    fn warning_is_returned_for_a_cache_without_enable() {
+        let mut plan = ValidatedConfig::default();
+        let vain = config(&["cache on"]);
+        let warning = plan.add(&vain, PLACE).unwrap().unwrap();
+        assert!(warning.starts_with("\"cache on\" has no effect in location \"/p\""));
+        let between = RouteDeclaration {
+            answers: false,
+            ..PLACE
+        };
+        assert_eq!(plan.add(&vain, between), Ok(None));
+        assert_eq!(plan.max_entry(), 0);
+    }
+
+    #[test]
+    fn max_entry_is_the_largest_of_all_cached_routes() {
+        let mut plan = ValidatedConfig::default();
+        for lines in [
+            &["enable on", "cache on", "cache_max_entry 2m"][..],
+            &["enable on", "cache on", "cache_max_entry 1m"],
+            &["enable on", "cache_max_entry 9m"],
+        ] {
+            assert_eq!(plan.add(&config(lines), PLACE), Ok(None));
+        }
+        assert_eq!(plan.max_entry(), 2 << 20);
+    }
+
+    #[test]
+    fn purge_without_an_owner_is_rejected() {
+        let mut plan = ValidatedConfig::default();
+        let purges = RouteDeclaration {
+            purges: true,
+            ..PLACE
+        };
+        plan.add(&config(&[]), purges).unwrap();
+        assert!(plan.check().unwrap_err().contains("\"cache_purge\" needs"));
+        plan.set("cache_owner", &[b"unix:/s"], "").unwrap().unwrap();
+        assert_eq!(plan.check(), Ok(()));
+    }
+
+    #[test]
+    fn second_owner_is_refused_with_the_name_and_line_of_the_first() {
+        for (first, second, text) in [
+            (
+                "cache_path",
+                "cache_path",
+                "is duplicate: \"cache_path\" is already set at f:7",
+            ),
+            (
+                "cache_path",
+                "cache_owner",
+                "is duplicate: \"cache_path\" is already set at f:7",
+            ),
+            (
+                "cache_owner",
+                "cache_path",
+                "is duplicate: \"cache_owner\" is already set at f:7",
+            ),
+        ] {
+            let mut plan = ValidatedConfig::default();
+            let mut set = |name, at| {
+                let values: [&[u8]; 1] = [b"unix:/s"];
+                plan.set_at(name, &values, "/", DirectiveLocation { at })
+                    .unwrap()
+            };
+            assert_eq!(set(first, "f:7"), Ok(()));
+            for at in ["f:9", "f:10"] {
+                assert_eq!(set(second, at).unwrap_err().to_string(), text);
+            }
+        }
+    }
+
+    #[test]
+    fn second_owner_is_rejected_and_the_first_kept() {
+        for (first, second, socket) in [
+            (("cache_owner", "unix:/s"), ("cache_owner", "unix:/s"), "/s"),
+            (("cache_owner", "UNIX:s"), ("cache_path", "/p"), "s"),
+            (
+                ("cache_path", "p"),
+                ("cache_owner", "unix:/s"),
+                "/b/p/owner.sock",
+            ),
+            (("cache_path", "/p"), ("cache_path", "/p"), "/p/owner.sock"),
+        ] {
+            let mut plan = ValidatedConfig::default();
+            let mut set = |(name, value): (&str, &str)| plan.set(name, &[value.as_bytes()], "/b/");
+            assert_eq!(set(first), Some(Ok(())));
+            let error = set(second).unwrap().unwrap_err().to_string();
+            assert!(error.starts_with("is duplicate"), "{error}");
+            assert_eq!(plan.owner().as_deref(), Some(socket));
+        }
+        assert_eq!(ValidatedConfig::default().owner(), None);
+        assert_eq!(ValidatedConfig::default().set("cache", &[b"on"], ""), None);
+    }
+
+    #[test]
+    fn lookup_timeout_is_set_once_and_within_its_range() {
+        let mut plan = ValidatedConfig::default();
+        assert_eq!(plan.lookup_timeout(), 20);
+        let mut set = |value: &str| plan.set("cache_lookup_timeout", &[value.as_bytes()], "");
+        assert!(matches!(set("1001ms"), Some(Err(_))));
+        assert_eq!(set("150ms"), Some(Ok(())));
+        assert!(matches!(set("150ms"), Some(Err(_))));
+        assert_eq!(plan.lookup_timeout(), 150);
+    }
+
+    #[test]
+    fn owner_that_is_no_socket_is_rejected() {
+        let long = format!("unix:/{}", "s".repeat(107));
+        for value in ["/run/owner", "unix:", "127.0.0.1:80", "unix", "", &long] {
+            let mut plan = ValidatedConfig::default();
+            let error = plan.set("cache_owner", &[value.as_bytes()], "");
+            let error = error.unwrap().unwrap_err().to_string();
+            assert!(error.contains("must be \"unix:\" and the path"), "{error}");
+            assert_eq!(plan.owner(), None);
+        }
+    }
+
+    #[test]
+    fn head_source_without_a_local_store_or_a_name_is_rejected() {
+        let lines = ["enable on", "cache on", "cache_head http://node"];
+        let mut plan = ValidatedConfig::default();
+        let error = plan.add(&config(&lines), PLACE).unwrap_err();
+        assert!(error.starts_with("\"cache_head\" in location \"/p\" needs a name"));
+        assert!(error.ends_with(" in f:7"));
+        // without a cache the head source is not polled, and must be valid nevertheless
+        for lines in [&lines[..], &["cache_head http://node"]] {
+            let mut plan = ValidatedConfig::default();
+            let named = RouteDeclaration {
+                named: NamespaceSource::Fixed(b"main"),
+                ..PLACE
+            };
+            plan.add(&config(lines), named).unwrap();
+            let error = plan.check().unwrap_err();
+            assert_eq!(error, "\"cache_head\" needs \"cache_path\" in f:7");
+            plan.foreign_owner = Some("/s".into());
+            assert!(plan.check().unwrap_err().contains("it is the daemon"));
+            plan.foreign_owner = None;
+            plan.store = Some(StoreSettings::default());
+            assert_eq!(plan.check(), Ok(()));
+        }
+    }
+}

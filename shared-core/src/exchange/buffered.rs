@@ -1,0 +1,406 @@
+//! Buffered bodies, the stages that they pass through, and the memory that both reserve.
+
+use std::sync::Arc;
+
+use super::conversion::Conversion;
+use super::head::{HeadEdit, ResponseHead};
+use super::response_limit::max_compressed_length;
+use crate::cache::entry::BorrowedIdentity;
+use crate::config::RouteConfig;
+use crate::faults::{injected, Fault};
+use crate::gzip::inflate::InflateError;
+use crate::gzip::{inflate, oneshot, stream};
+use crate::memory::Reservation;
+use crate::mode::Mode;
+use crate::request_coding::RequestCoding;
+use crate::{json, memory};
+
+/// Bytes that are reserved for a body before its first piece arrives.
+const INITIAL_RESERVATION: usize = 64 << 10;
+
+/// A buffered body, as far as it was received.
+#[derive(Debug, Default)]
+pub(super) struct BufferedBody {
+    /// Bytes that the upstream sent.
+    pub(super) body: Vec<u8>,
+    pub(super) reservation: Option<Reservation>,
+    /// Length of the body in bytes, if the head declares it.
+    pub(super) declared: Option<usize>,
+    /// Whether the end of a body without a length can be distinguished from a truncation.
+    pub(super) delimited: bool,
+    /// Edits of the head that apply only if the body is compressed, decompressed or converted.
+    pub(super) recoded_edits: Vec<HeadEdit>,
+    /// Reservations for the parts of cache entries that are sent with the body.
+    pub(super) borrowed: EntryReservations,
+}
+
+impl BufferedBody {
+    /// Returns an empty body for a response with this head.
+    pub(super) fn for_head<I>(head: &ResponseHead<I>) -> Self {
+        // the Content-Length of a 304 describes the body that a 200 would have
+        let length = head.content_length.filter(|_| head.status != 304);
+        Self {
+            // a length beyond the address space is also beyond max_oneshot
+            declared: length.map(|length| usize::try_from(length).unwrap_or(usize::MAX)),
+            delimited: head.delimited,
+            ..Self::default()
+        }
+    }
+
+    /// Whether fewer bytes were received than the head declared.
+    pub(super) fn is_truncated(&self) -> bool {
+        self.declared
+            .is_some_and(|declared| self.body.len() < declared)
+    }
+
+    /// Whether a body of unknown length is known to be complete.
+    pub(super) fn is_complete(&self) -> bool {
+        self.delimited || json::is_closed(&self.body)
+    }
+
+    /// Reserves memory for the beginning of a body of known `length`, if the whole body could fit
+    /// alone: its own bytes and, during the compression, the output. A declared length alone
+    /// reserves nothing.
+    pub(super) fn reserve_for_length(
+        &mut self,
+        config: &RouteConfig,
+        length: usize,
+    ) -> Result<(), Mode> {
+        check_fits_alone(config, length, length)?;
+        self.reserve(config, length.min(INITIAL_RESERVATION), length)
+    }
+
+    /// Reserves memory for the beginning of a conversion, if all of it could fit alone: at most
+    /// `kept` bytes of the original, and an estimated `made` bytes of the other format.
+    pub(super) fn reserve_for_conversion(
+        &mut self,
+        config: &RouteConfig,
+        kept: usize,
+        made: usize,
+    ) -> Result<(), Mode> {
+        check_fits_alone(config, kept, made)?;
+        self.claim_memory(
+            config,
+            kept.min(INITIAL_RESERVATION),
+            made.min(INITIAL_RESERVATION),
+        )
+    }
+
+    /// Reserves memory for `length` bytes of a body that may reach `most`. The reservation doubles,
+    /// so that it is rarely more than twice the bytes received.
+    pub(super) fn grow_reservation(
+        &mut self,
+        config: &RouteConfig,
+        length: usize,
+        most: usize,
+    ) -> Result<(), Mode> {
+        let reserved = self.reservation.as_ref().map_or(0, |it| it.bytes() / 2);
+        if reserved.min(self.body.capacity()) >= length {
+            return Ok(());
+        }
+        let more = reserved
+            .saturating_mul(2)
+            .max(INITIAL_RESERVATION)
+            .min(most)
+            .max(length);
+        self.reserve(config, more, most)
+    }
+
+    /// Reserves memory for `length` bytes of the upstream's part of a split batch, which may reach
+    /// `most`.
+    pub(super) fn grow_for_split_batch(
+        &mut self,
+        config: &RouteConfig,
+        length: usize,
+        most: u64,
+    ) -> Result<(), Mode> {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let most = self.declared.unwrap_or(most).min(most).max(length);
+        match self.grow_reservation(config, length, most) {
+            Ok(()) => Ok(()),
+            Err(_) => self.reserve(config, length, most),
+        }
+    }
+
+    /// Reserves memory for `length` bytes of a body that may reach `most`.
+    ///
+    /// A body of declared length gets its whole buffer at once, so that it is not copied as it
+    /// grows: pages that were never written take no memory. In WebAssembly they do take memory of
+    /// the sandbox, which is never released; the buffer grows there as needed.
+    fn reserve(&mut self, config: &RouteConfig, length: usize, most: usize) -> Result<(), Mode> {
+        self.claim_memory(config, length, length)?;
+        let is_free = self.declared.is_some() && cfg!(not(target_family = "wasm"));
+        self.grow(if is_free { most } else { length })
+    }
+
+    /// Reserves memory for the body and for the output that is made from it, in bytes.
+    pub(super) fn claim_memory(
+        &mut self,
+        config: &RouteConfig,
+        body: usize,
+        output: usize,
+    ) -> Result<(), Mode> {
+        let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
+        let needed = body.checked_add(output).ok_or(Mode::Memory)?;
+        match &mut self.reservation {
+            Some(reservation) => reservation.grow_to(needed, limit).then_some(()),
+            None => {
+                self.reservation = config.process.budget.reserve(needed, limit);
+                self.reservation.as_ref().map(|_| ())
+            }
+        }
+        .ok_or(Mode::Memory)
+    }
+
+    fn grow(&mut self, room: usize) -> Result<(), Mode> {
+        let more = room.saturating_sub(self.body.len());
+        if self.body.try_reserve_exact(more).is_err() || injected(Fault::FailAlloc) {
+            return Err(Mode::Memory);
+        }
+        Ok(())
+    }
+
+    /// Reduces the reservation to `bytes`.
+    pub(super) fn shrink_to(&mut self, bytes: usize) {
+        if let Some(reservation) = &mut self.reservation {
+            reservation.shrink_to(bytes);
+        }
+    }
+
+    /// Decompresses the body into at most `most` bytes, which are reserved before they are
+    /// allocated. The compressed body is kept.
+    pub(super) fn gunzip(&mut self, config: &RouteConfig, most: u64) -> Result<Vec<u8>, Mode> {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let coded = std::mem::take(&mut self.body);
+        let decoded = inflate::gunzip_within(&coded, most, |length| {
+            self.claim_memory(config, coded.capacity(), length).is_ok()
+        });
+        self.body = coded;
+        decoded.map_err(|error| match error {
+            InflateError::TooLarge => Mode::Encoded,
+            InflateError::OutOfMemory => Mode::Memory,
+            InflateError::Bad => Mode::Failed,
+        })
+    }
+}
+
+/// Returns an error if a body would exceed `sszip_memory` with nothing else reserved.
+fn check_fits_alone(config: &RouteConfig, body: usize, output: usize) -> Result<(), Mode> {
+    let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
+    match body.saturating_add(output) > limit {
+        true => Err(Mode::Memory),
+        false => Ok(()),
+    }
+}
+
+/// The stages that a body passes through, in this order.
+#[derive(Debug, Default)]
+pub(super) struct BodyStages {
+    /// Whether the body is gzip that the client or the next stage can't read.
+    pub(super) inflates: bool,
+    pub(super) transcoding: Option<Box<Conversion>>,
+    pub(super) gzip: Option<CompressionSettings>,
+}
+
+/// Settings of the compression of a body.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CompressionSettings {
+    /// Whether gzip is sent even if it is longer, because the client refused identity.
+    pub(super) at_any_length: bool,
+}
+
+/// A body that passes through its stages when it is complete.
+#[derive(Debug)]
+pub(super) struct BodyPipeline {
+    pub(super) stages: BodyStages,
+    pub(super) held: BufferedBody,
+    /// Buffer for the compressed body. It is allocated by the thread that collected the body:
+    /// memory that compression threads allocate stays in their arenas when another thread frees it.
+    pub(super) room: Vec<u8>,
+    /// Limit of the body's length in bytes, if it is buffered until the length is known.
+    pub(super) most: Option<u64>,
+    /// Coding of the body, if the limit applies to its length without the coding.
+    pub(super) measured: Option<RequestCoding>,
+    /// Mode of the response if it is within the limit, where the limit is the only reason for
+    /// buffering it.
+    pub(super) left_alone: Option<Mode>,
+}
+
+impl BodyPipeline {
+    pub(super) fn new(stages: BodyStages, held: BufferedBody) -> Self {
+        Self {
+            stages,
+            held,
+            room: Vec::new(),
+            most: None,
+            measured: None,
+            left_alone: None,
+        }
+    }
+
+    /// Whether fewer bytes were received than the head declared.
+    pub(super) fn is_short(&self) -> bool {
+        let received = match &self.stages.transcoding {
+            Some(transcoding) => transcoding.came,
+            None => self.held.body.len() as u64,
+        };
+        let declared = self.held.declared;
+        declared.is_some_and(|declared| received < declared as u64)
+    }
+
+    /// Whether the body has an unknown length and is buffered until the window ends.
+    pub(super) fn is_in_buffering_window(&self) -> bool {
+        self.is_of_unknown_length() && self.most.is_none()
+    }
+
+    /// Whether the body is compressed and not otherwise changed, so that it can be streamed if
+    /// there is no memory for all of it.
+    pub(super) fn can_stream(&self) -> bool {
+        let stages = &self.stages;
+        let is_only_compressed = !stages.inflates && stages.transcoding.is_none();
+        is_only_compressed && stages.gzip.is_some() && self.most.is_none()
+    }
+
+    /// Whether the length is unknown and the stages allow the body to be streamed.
+    pub(super) fn is_of_unknown_length(&self) -> bool {
+        let stages = &self.stages;
+        self.held.declared.is_none() && !stages.inflates && stages.transcoding.is_none()
+    }
+
+    /// Maximum number of bytes that may be received, if the response has a limit.
+    fn max_length(&self) -> Option<u64> {
+        let most = self.most?;
+        Some(match self.measured {
+            Some(_) => max_compressed_length(most),
+            None => most,
+        })
+    }
+
+    /// Whether a body with `length` received bytes exceeds its limit.
+    pub(super) fn exceeds_limit(&self, length: u64) -> bool {
+        self.max_length().is_some_and(|most| length > most)
+    }
+
+    /// Whether a body of `length` is too short to be compressed.
+    pub(super) fn is_below_gate(&self, config: &RouteConfig, length: usize) -> bool {
+        let gzip = self.stages.gzip;
+        gzip.is_some_and(|gzip| !gzip.at_any_length) && (length as u64) < config.min_length
+    }
+
+    /// Number of bytes that the compression thread has to process.
+    pub(super) fn compression_work(&self, config: &RouteConfig) -> usize {
+        match (self.stages.inflates, &self.stages.transcoding) {
+            _ if self.measured == Some(RequestCoding::Zstd) => {
+                self.held.body.len().saturating_mul(5)
+            }
+            _ if self.measured.is_some() => decompression_work(&self.held.body, config),
+            (true, _) => decompression_work(&self.held.body, config),
+            (false, Some(transcoding)) => transcoding.written(),
+            (false, None) => self.held.body.len(),
+        }
+    }
+
+    /// Length in bytes that the compressed body must stay below.
+    pub(super) fn gzip_limit(&self) -> usize {
+        match self.stages.gzip {
+            Some(CompressionSettings {
+                at_any_length: true,
+            }) => oneshot::compressed_bound(self.held.body.len()),
+            _ => self.held.body.len(),
+        }
+    }
+
+    /// Allocates the buffer for the compressed body, on the thread that collected the body.
+    pub(super) fn reserve_output(&mut self) {
+        if self.stages.transcoding.is_some() {
+            // the length of the output is not known yet
+            return;
+        }
+        // no encoder will be needed
+        let held = &mut self.held;
+        held.shrink_to(held.body.capacity() + held.body.len());
+        if self.stages.gzip.is_some() {
+            // if the allocation fails, the compression reports it
+            let _ = self.room.try_reserve_exact(self.gzip_limit());
+        }
+    }
+
+    /// Grows the buffer for a body of `length` bytes so far, or returns the reason to stop
+    /// buffering.
+    pub(super) fn make_room(&mut self, config: &RouteConfig, length: usize) -> Result<(), Mode> {
+        let most = match self.max_length() {
+            Some(most) => most,
+            None if self.is_in_buffering_window() => config.hold.min(config.max_oneshot),
+            None => config.max_oneshot,
+        };
+        if memory::is_short() {
+            return Err(Mode::Memory);
+        }
+        match self.held.declared {
+            // the upstream sent more than it declared: pass it on unchanged
+            Some(declared) if length > declared => Err(Mode::Failed),
+            Some(declared) => self.held.grow_reservation(config, length, declared),
+            None if length as u64 > most => Err(Mode::Encoded),
+            None => {
+                let most = usize::try_from(most).unwrap_or(usize::MAX);
+                self.reserve_more(config, length, most)
+            }
+        }
+    }
+
+    /// Reserves memory for a body that has grown to `length` and may reach `most`. The buffer grows
+    /// in steps, so that it is rarely copied.
+    ///
+    /// A body in the buffering window may have to be streamed, so memory for an encoder is reserved
+    /// with it; without that memory the buffering stops.
+    fn reserve_more(
+        &mut self,
+        config: &RouteConfig,
+        length: usize,
+        most: usize,
+    ) -> Result<(), Mode> {
+        let is_in_window = self.is_in_buffering_window();
+        let held = &mut self.held;
+        let room = match held.body.capacity() {
+            enough if enough >= length => enough,
+            little => length.max(little.saturating_mul(2).min(most)),
+        };
+        if is_in_window {
+            let encoder = stream::size(config.stream_level);
+            match held.claim_memory(config, room, length.max(encoder)) {
+                Ok(()) => return held.grow(room),
+                // the bytes buffered so far can be streamed
+                Err(reason)
+                    if held
+                        .claim_memory(config, held.body.capacity(), encoder)
+                        .is_ok() =>
+                {
+                    return Err(reason)
+                }
+                // no memory for an encoder, but one-shot compression may succeed
+                Err(_) => {}
+            }
+        }
+        held.claim_memory(config, room, length)?;
+        held.grow(room)
+    }
+}
+
+/// Returns the number of bytes that the decompression of `coded` has to process: at least its own
+/// length, at most `max_oneshot`.
+pub(super) fn decompression_work(coded: &[u8], config: &RouteConfig) -> usize {
+    let most = usize::try_from(config.max_oneshot).unwrap_or(usize::MAX);
+    inflate::trailer_length(coded).min(most).max(coded.len())
+}
+
+/// Reservations for the parts of cache entries that are sent.
+pub(super) type EntryReservations = Vec<EntryReservation>;
+
+/// A reservation for bytes of a cache entry that are sent.
+#[derive(Debug)]
+pub(super) enum EntryReservation {
+    /// Memory of a decompressed entry.
+    DecodedEntry(Arc<BorrowedIdentity>),
+    /// Memory of a body that was assembled from entries.
+    Assembled { _memory: Reservation },
+}

@@ -1,0 +1,342 @@
+//! Keys and lifetime rules of the calls of one request.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::cache::freshness::{Lifetimes, Prospect};
+use crate::cache::process::key_cache::{
+    CachedCall, HashedVaryKey, KeyCache, Locked, RawCall, MAX_CALL_LENGTH,
+};
+use crate::cache::vary_key::VaryKey;
+use crate::cache::Key;
+use crate::config::RouteConfig;
+use crate::jsonrpc::call_prefix::CallPrefix;
+use crate::jsonrpc::key::KeyBuilder;
+use crate::jsonrpc::request;
+use crate::jsonrpc::request::{Call, MemberOffsets, ParseRefusal, Request, MAX_ID};
+
+/// The key of a call whose response may be stored, and its prospect.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::exchange) struct CallKey {
+    pub(in crate::exchange) key: Key,
+    pub(in crate::exchange) prospect: Prospect,
+    /// The key was found in the key cache.
+    remembered: bool,
+}
+
+/// Reads and classifies the calls of one request.
+#[derive(Debug)]
+pub(in crate::exchange) struct CallReader<'a> {
+    body: &'a [u8],
+    valid: &'a Arc<Lifetimes>,
+    scope: &'a VaryKey,
+    hashed: HashedVaryKey<'a>,
+    memo: &'a KeyCache,
+    /// Created for the first call that is not in the key cache.
+    keys: Option<KeyBuilder>,
+}
+
+impl<'a> CallReader<'a> {
+    pub(in crate::exchange) fn new(
+        config: &'a RouteConfig,
+        scope: &'a VaryKey,
+        body: &'a [u8],
+    ) -> Self {
+        let memo = &config.process.shared.memo;
+        Self {
+            body,
+            valid: &config.cache.valid,
+            scope,
+            hashed: memo.hashed(scope.encoding()),
+            memo,
+            keys: None,
+        }
+    }
+
+    /// Returns the scope that separates the variants of a call.
+    pub(in crate::exchange) fn scope(&self) -> &VaryKey {
+        self.scope
+    }
+
+    /// Reads the calls, and for each call with an id the key of its response, if the response
+    /// may be stored.
+    pub(in crate::exchange) fn read(
+        &mut self,
+        batch_max: usize,
+    ) -> Result<(Request<'a>, Vec<Option<CallKey>>), ParseRefusal> {
+        let mut places = Vec::with_capacity(request::estimate_calls(self.body).min(batch_max));
+        let mut memo = None;
+        let request = request::parse_unknown(self.body, batch_max, |start| {
+            let found = self.remembered_call(memo.get_or_insert_with(|| self.memo.lock()), start);
+            if found.is_none() {
+                // other workers need the lock meanwhile: reading may take long
+                memo = None;
+            }
+            let (call, place) = found.unzip();
+            places.push(place);
+            call
+        });
+        drop(memo);
+        let request = request?;
+        let calls = match &request {
+            Request::Single(call) => std::slice::from_ref(call),
+            Request::Batch(calls) => calls,
+        };
+        for (call, place) in calls.iter().zip(&mut places) {
+            if place.is_none() && call.id.is_some() {
+                *place = self.classify(call);
+            }
+        }
+        Ok((request, places))
+    }
+
+    /// Returns the call that starts at `start`, if it is in the key cache.
+    pub(in crate::exchange) fn remembered_call(
+        &self,
+        memo: &Locked<'_>,
+        start: usize,
+    ) -> Option<(Call<'a>, CallKey)> {
+        let text = self.body.get(start..)?;
+        // longer calls are not in the key cache
+        let text = &text[..text.len().min(MAX_CALL_LENGTH + MAX_ID)];
+        let CallPrefix { before, id, after } = CallPrefix::parse(text)?;
+        if id.len() > MAX_ID {
+            return None;
+        }
+        let known = memo.find(
+            self.valid,
+            &RawCall {
+                scope: self.hashed,
+                before,
+                after,
+            },
+        )?;
+        let there = |range: &Range<usize>| {
+            let moved = if range.start < before.len() {
+                0
+            } else {
+                id.len()
+            };
+            range.start + moved..range.end + moved
+        };
+        let (method, params) = (there(&known.method), known.params.as_ref().map(there));
+        let length = before.len() + id.len() + after.len();
+        let call = Call {
+            span: start..start + length,
+            id: Some(id),
+            starts: MemberOffsets {
+                id: before.len(),
+                method: method.start,
+                params: params.as_ref().map_or(0, |params| params.start),
+            },
+            method: text.get(method)?,
+            params: match params {
+                Some(params) => Some(text.get(params)?),
+                None => None,
+            },
+        };
+        let place = CallKey {
+            key: known.key,
+            prospect: known.prospect,
+            remembered: true,
+        };
+        Some((call, place))
+    }
+
+    pub(in crate::exchange) fn classify(&mut self, call: &Call<'_>) -> Option<CallKey> {
+        let prospect = Prospect::for_call(call.method, call.params, self.valid)?;
+        let keys = self.keys.get_or_insert_with(|| self.scope.keys());
+        let key = keys.key(call.method, call.params).ok()?.0;
+        Some(CallKey {
+            key,
+            prospect,
+            remembered: false,
+        })
+    }
+
+    /// Records the key of a call that was a hit.
+    pub(in crate::exchange) fn remember(&self, call: &Call<'_>, place: &CallKey) {
+        if place.remembered {
+            return;
+        }
+        let text = &self.body[call.span.clone()];
+        let Some(CallPrefix { before, id, after }) = CallPrefix::parse(text) else {
+            return;
+        };
+        // a sketch that misreads the call would not find it again
+        let is_whole = before.len() + id.len() + after.len() == text.len();
+        if !is_whole || before.len() != call.starts.id || call.id != Some(id) {
+            return;
+        }
+        let here = |start: usize, length: usize| {
+            let moved = if start < call.starts.id { 0 } else { id.len() };
+            start - moved..start - moved + length
+        };
+        let known = CachedCall {
+            key: place.key,
+            prospect: place.prospect,
+            method: here(call.starts.method, call.method.len()),
+            params: call
+                .params
+                .map(|params| here(call.starts.params, params.len())),
+        };
+        let spelling = RawCall {
+            scope: self.hashed,
+            before,
+            after,
+        };
+        self.memo.lock().insert_call(self.valid, &spelling, known);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{CallReader, VaryKey};
+    use crate::cache::process::Process;
+    use crate::config::{ConfigBlock, RouteConfig};
+    use crate::jsonrpc::request::{parse, Request};
+
+    const MOST: usize = 100;
+
+    fn config() -> RouteConfig {
+        ConfigBlock::default().resolve(Process::default())
+    }
+
+    /// Generates objects with members in any order, calls among them.
+    fn call() -> impl Strategy<Value = String> {
+        let id = prop_oneof![
+            "[1-9][0-9]{0,20}",
+            "\"[a-z0-9 {},:-]{0,20}\"",
+            Just("0".to_owned()),
+            prop::sample::select(vec!["null", "-1", "1.5", "1e3", "\"\\u0041\"", "01", "{}"])
+                .prop_map(str::to_owned),
+        ];
+        let params = prop::sample::select(vec![
+            "[]",
+            "[\"0x52908400098527886E0F7030069857D2E4169EE7\",\"0x5\"]",
+            "[{\"id\":1},{\"id\":2,\"method\":\"m\"}]",
+            "[{\"to\":\"0x5\"},\"0x1\",{\"id\" : [{\"jsonrpc\":\"2.0\"}, {\"id\":7}]}]",
+            "{\"id\":{\"params\":[]}}",
+            "null",
+            "[\"\\\"id\\\":5},{\\\"id\\\":6\"]",
+        ]);
+        let version = prop::sample::select(vec!["\"2.0\"", "\"2.0\"", "\"2.0\"", "\"1.0\""]);
+        let method = prop::sample::select(vec!["\"eth_getBalance\"", "\"eth_chainId\"", "\"m\""]);
+        let blank = || prop::sample::select(vec!["", "", " ", "\n"]);
+        let members = (
+            prop::option::weighted(0.9, id),
+            prop::option::of(params),
+            version,
+            method,
+            prop::option::weighted(0.1, Just("\"id\":3")),
+        );
+        (
+            members,
+            any::<prop::sample::Index>(),
+            blank(),
+            blank(),
+            any::<bool>(),
+        )
+            .prop_map(
+                |((id, params, version, method, more), turn, colon, comma, turned)| {
+                    let mut members = vec![
+                        format!("\"jsonrpc\":{colon}{version}"),
+                        format!("\"method\"{colon}:{method}"),
+                    ];
+                    members.extend(id.map(|id| format!("\"id\":{colon}{id}")));
+                    members.extend(params.map(|params| format!("\"params\":{colon}{params}")));
+                    members.extend(more.map(str::to_owned));
+                    let turn = turn.index(members.len());
+                    members.rotate_left(turn);
+                    if turned {
+                        members.reverse();
+                    }
+                    format!(
+                        "{{{comma}{}{comma}}}",
+                        members.join(&format!("{comma},{comma}"))
+                    )
+                },
+            )
+    }
+
+    /// Checks that a request is read equally with and without the key cache.
+    fn agree(config: &RouteConfig, scope: &VaryKey, body: &str) -> Result<(), TestCaseError> {
+        let mut calls = CallReader::new(config, scope, body.as_bytes());
+        let read = calls.read(MOST);
+        let parsed = parse(body.as_bytes(), MOST);
+        prop_assert_eq!(read.as_ref().map(|(request, _)| request), parsed.as_ref());
+        let Ok((request, places)) = read else {
+            return Ok(());
+        };
+        let read = match &request {
+            Request::Single(call) => std::slice::from_ref(call),
+            Request::Batch(calls) => calls,
+        };
+        prop_assert_eq!(read.len(), places.len());
+        for (call, place) in read.iter().zip(&places) {
+            let judged = calls.classify(call).filter(|_| call.id.is_some());
+            prop_assert_eq!(place.map(|it| it.key), judged.map(|it| it.key));
+            let prospect = |place: super::CallKey| format!("{:?}", place.prospect);
+            prop_assert_eq!(place.map(prospect), judged.map(prospect));
+            if let Some(place) = place {
+                calls.remember(call, place);
+            }
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn calls_in_the_key_cache_are_read_as_parsed(
+            requests in prop::collection::vec(
+                (prop::collection::vec(call(), 1..5), any::<bool>(), 0..4usize),
+                1..5,
+            ),
+        ) {
+            let (config, scope) = (config(), VaryKey::new());
+            // more calls are in the key cache the second time
+            for (calls, is_batch, between) in requests.iter().chain(&requests) {
+                let between = [",", ", ", " ,\n", ",,"][*between];
+                let body = match is_batch {
+                    true => format!("[{}]", calls.join(between)),
+                    false => calls[0].clone(),
+                };
+                agree(&config, &scope, &body)?;
+                // complete calls in a truncated body are not a complete request
+                agree(&config, &scope, &body[..body.len() - 1])?;
+            }
+        }
+    }
+
+    #[test]
+    fn call_is_found_in_the_key_cache_under_any_valid_id() {
+        let (config, scope) = (config(), VaryKey::new());
+        let body = |id: &str| {
+            let call = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"eth_chainId"}}"#);
+            format!("[{call},{call}]")
+        };
+        let remembered = |id: &str| {
+            let body = body(id);
+            let mut calls = CallReader::new(&config, &scope, body.as_bytes());
+            let Ok((Request::Batch(read), places)) = calls.read(MOST) else {
+                return None;
+            };
+            let places: Vec<_> = places.into_iter().flatten().collect();
+            calls.remember(&read[0], &places[0]);
+            Some(places.iter().filter(|place| place.remembered).count())
+        };
+        assert_eq!(remembered("1"), Some(0));
+        for id in ["1", "0", "18446744073709551616", "\"1\"", "\"a\u{e9}\""] {
+            assert_eq!(remembered(id), Some(2), "{id}");
+        }
+        // calls with these ids are parsed each time
+        for id in ["null", "-1", "1.0", "\"\\n\""] {
+            assert_eq!(remembered(id), Some(0), "{id}");
+        }
+        for id in ["01", "1.", "{}", "\"", "", &"1".repeat(257)] {
+            assert_eq!(remembered(id), None, "{id}");
+        }
+    }
+}

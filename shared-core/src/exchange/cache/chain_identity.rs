@@ -1,0 +1,241 @@
+//! Chain identity: a namespace whose node responds for another chain is suspended.
+
+use super::lookup_request::LookupRequest;
+use crate::cache::chain::{ChainState, HeightKind};
+use crate::cache::credentials::Credentials;
+use crate::cache::entry::CacheEntry;
+use crate::cache::process::chain_identities::ChainFact;
+use crate::cache::process::wake::Waiter;
+use crate::cache::process::Shared;
+use crate::cache::vary_key::{short_hash, Fields, VaryKey};
+use crate::cache::Namespace;
+use crate::exchange::machine::Exchange;
+
+/// Maximum bytes that decoding a response with a chain identity takes.
+const MAX_FACT_BYTES: usize = 4 << 10;
+
+/// Request headers of HTTP, browsers, proxies and tracing, which select no chain.
+const UNRELATED_HEADERS: &[&str] = &[
+    "accept",
+    "accept-charset",
+    "accept-encoding",
+    "accept-language",
+    "age",
+    "authorization",
+    "baggage",
+    "cache-control",
+    "cdn-loop",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "cookie",
+    "date",
+    "dnt",
+    "expect",
+    "forwarded",
+    "from",
+    "host",
+    "if-modified-since",
+    "if-none-match",
+    "keep-alive",
+    "origin",
+    "pragma",
+    "priority",
+    "proxy-connection",
+    "referer",
+    "te",
+    "traceparent",
+    "tracestate",
+    "transfer-encoding",
+    "true-client-ip",
+    "user-agent",
+    "via",
+    "x-real-ip",
+    "x-request-id",
+];
+
+/// Prefixes of request headers that select no chain.
+const UNRELATED_PREFIXES: &[&str] = &[
+    ":",
+    "cf-",
+    "fly-",
+    "sec-",
+    "x-amz",
+    "x-b3-",
+    "x-cloud-",
+    "x-envoy-",
+    "x-forwarded-",
+];
+
+/// Hash of the request headers that may select the chain; `None` if there are none. Headers
+/// that are part of keys (`keyed`) select another scope, and are left out.
+pub(in crate::exchange) fn chain_selector_hash(
+    fields: &Fields,
+    keyed: &Credentials,
+) -> Option<u64> {
+    let mut selector = None;
+    for (name, value) in fields.iter() {
+        let name = name.to_ascii_lowercase();
+        let is_common = UNRELATED_HEADERS
+            .iter()
+            .any(|common| common.as_bytes() == name)
+            || UNRELATED_PREFIXES
+                .iter()
+                .any(|prefix| name.starts_with(prefix.as_bytes()))
+            || keyed
+                .key_headers()
+                .any(|known| known.as_bytes().eq_ignore_ascii_case(&name));
+        if is_common {
+            continue;
+        }
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&(name.len() as u64).to_le_bytes());
+        hasher.update(&name);
+        hasher.update(value);
+        let hash = hasher.finalize();
+        let number = hash
+            .as_bytes()
+            .first_chunk()
+            .copied()
+            .map(u64::from_le_bytes);
+        // the sum does not depend on the order
+        let sum: u64 = selector.unwrap_or(0);
+        selector = Some(sum.wrapping_add(number.unwrap_or(0)));
+    }
+    selector
+}
+
+impl Exchange {
+    /// Whether the cache of the namespace is suspended because its node has another chain.
+    pub(in crate::exchange) fn is_suspended(&self, asked: &LookupRequest<'_>) -> bool {
+        let shared = &self.config.process.shared;
+        let any_wrong = shared
+            .owner()
+            .is_some_and(|owner| owner.chains().any_wrong());
+        if !any_wrong && !shared.identities.has_suspended() {
+            return false;
+        }
+        is_suspended(
+            shared,
+            &short_hash(self.vary_key(asked).namespace()),
+            asked.now,
+        )
+    }
+
+    /// Observes the chain identity in an entry, with which later responses of the node are
+    /// compared.
+    pub(super) fn seed_identity(&self, entry: &CacheEntry, asked: &LookupRequest<'_>) {
+        if entry.decoded_memory() > MAX_FACT_BYTES {
+            // a longer result is no number
+            return;
+        }
+        let fact = entry
+            .decode_payload()
+            .and_then(|result| ChainFact::from_call(&self.looked.rpc_method, &result));
+        if let Some(fact) = fact {
+            let (shared, scope) = (&self.config.process.shared, self.vary_key(asked));
+            let within = short_hash(scope.encoding());
+            let observed = shared
+                .identities
+                .observe(&within, shared.generation(), fact);
+            if let Err(how) = observed {
+                suspend(shared, &scope, &how, asked.now);
+            }
+        }
+    }
+
+    /// Whether the node must respond to a call that identifies the chain, because the request has
+    /// headers that may select the chain and were not seen before.
+    pub(in crate::exchange) fn is_unverified(&self, scope: &VaryKey) -> bool {
+        let shared = &self.config.process.shared;
+        let Some(selector) =
+            chain_selector_hash(&self.request.cache.fields, &self.config.cache.credentials)
+        else {
+            return false;
+        };
+        let within = short_hash(scope.encoding());
+        !shared
+            .identities
+            .is_verified(&within, shared.generation(), selector)
+    }
+}
+
+/// Whether the cache of a namespace is suspended.
+pub(in crate::exchange) fn is_suspended(shared: &Shared, namespace: &Namespace, now: u64) -> bool {
+    let mark = shared.owner().and_then(|owner| owner.mark(namespace, now));
+    mark.is_some_and(|mark| mark.is_wrong) || shared.identities.is_suspended(namespace)
+}
+
+/// Suspends the cache of a namespace in all processes that share the owner, because its node
+/// has responded for another chain, as `how` describes.
+pub(in crate::exchange) fn suspend(shared: &Shared, scope: &VaryKey, how: &str, now: u64) {
+    let namespace = short_hash(scope.namespace());
+    let is_news = match shared.owner() {
+        Some(owner) => {
+            let unknown = || ChainState::unknown(HeightKind::Blocks, 0);
+            let chain = owner.chains().get_or_add(namespace, unknown);
+            let was_wrong = chain.change(|state| std::mem::replace(&mut state.wrong, true));
+            if !was_wrong {
+                let query = format!("wrong-chain={}", const_hex::encode(namespace));
+                // the result of the request is ignored
+                let _ = owner.purge(query.as_bytes(), None, Waiter::NONE, now);
+            }
+            !was_wrong
+        }
+        None => shared.identities.suspend(&namespace),
+    };
+    if is_news {
+        shared.purge_memory(None);
+        let name = first_part(scope.namespace()).escape_ascii();
+        shared.verified.log(format!(
+            "the node of namespace \"{name}\" answers for another chain ({how}): its cache is \
+             off until the namespace is purged or the proxy is reloaded; give each chain a \
+             cache_namespace of its own"
+        ));
+    }
+}
+
+/// Returns the name in the encoding of a namespace, or the first part of its route's identity.
+pub(super) fn first_part(encoding: &[u8]) -> &[u8] {
+    let Some((length, rest)) = encoding.split_first_chunk() else {
+        return encoding;
+    };
+    let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    &rest[..length.min(rest.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chain_selector_hash;
+    use crate::cache::credentials::Credentials;
+    use crate::cache::vary_key::Fields;
+
+    fn selector_of(fields: &[(&str, &str)]) -> Option<u64> {
+        let mut all = Fields::default();
+        for (name, value) in fields {
+            all.push(name.as_bytes(), value.as_bytes());
+        }
+        chain_selector_hash(&all, &Credentials::default())
+    }
+
+    #[test]
+    fn selector_differs_by_chain_header_and_not_by_order() {
+        let common = [("Host", "x"), ("User-Agent", "y"), ("X-Forwarded-For", "z")];
+        assert_eq!(selector_of(&common), None);
+        let eth = selector_of(&[("Host", "x"), ("Target-Service-Id", "eth")]);
+        assert!(eth.is_some());
+        assert_eq!(
+            eth,
+            selector_of(&[("target-service-id", "eth"), ("Host", "z")])
+        );
+        assert_ne!(eth, selector_of(&[("target-service-id", "polygon")]));
+        assert_ne!(eth, selector_of(&[("x-chain", "eth")]));
+        let both = [("x-chain", "1"), ("x-net", "2")];
+        assert_eq!(selector_of(&both), selector_of(&[both[1], both[0]]));
+        assert_ne!(
+            selector_of(&both),
+            selector_of(&[("x-chain", "2"), ("x-net", "1")])
+        );
+    }
+}

@@ -1,0 +1,203 @@
+//! Copies of responses for the cache, and the `Cache-Status` header of forwarded requests.
+
+use super::fill::Fill;
+use crate::cache::reason::Reason;
+use crate::cache::status::CacheStatus;
+use crate::exchange::actions::{HeadAction, Misuse};
+use crate::exchange::head::{HeadEdit, Header, RequestKind, ResponseHead};
+use crate::exchange::machine::Exchange;
+use crate::exchange::phase::Phase;
+use crate::exchange::transitions::Event;
+use crate::mode::Mode;
+
+const CACHE_STATUS: &str = "Cache-Status";
+
+impl Exchange {
+    /// Decides whether a response with this head may be stored, and sets the client's
+    /// `Cache-Status`.
+    pub(in crate::exchange) fn decide_storage<'a, I>(&mut self, head: &ResponseHead<I>)
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        if head.subrequest || !(self.config.enable && self.config.cache.enable) {
+            self.not_stored(Reason::Subrequest);
+            return;
+        }
+        if self.cache_status == CacheStatus::None {
+            // the request was not looked up
+            self.cache_status = CacheStatus::Bypass;
+            if self.reason == Reason::None {
+                self.reason = self.bypass_reason();
+            }
+        }
+        if self.replaces(head) {
+            self.cache_status_edit(head);
+            return;
+        }
+        let asked = &self.request.cache.fields;
+        let types = &self.config.types;
+        let Some(fill) = &mut self.storing.fill else {
+            return;
+        };
+        if let Err(reason) = fill.is_storable(head, asked, types) {
+            match head.status {
+                // the node is expected to respond equally to the next request
+                ..500 => self.reject_and_remember(reason),
+                _ => self.not_stored(reason),
+            }
+        }
+    }
+
+    /// Reason why the request was not looked up.
+    fn bypass_reason(&self) -> Reason {
+        let request = &self.request.cache;
+        if matches!(request.kind, RequestKind::None | RequestKind::Change) {
+            request.why
+        } else if request.credentials {
+            Reason::Credentials
+        } else if !self.config.process.shared.has_storage() {
+            Reason::NoMemoryCache
+        } else {
+            Reason::Local
+        }
+    }
+
+    /// Sets the `Cache-Status` of a response that came from the node (RFC 9211), after the lines
+    /// of caches nearer to the node.
+    pub(in crate::exchange) fn cache_status_edit<'a, I>(&mut self, head: &ResponseHead<I>)
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        if head.subrequest {
+            return;
+        }
+        // a forwarded request is no hit, whatever was sent then (2.1)
+        let mut ours = match (self.cache_status, self.looked.forward_status) {
+            (CacheStatus::Miss, _) => "sszip; fwd=miss".to_owned(),
+            (CacheStatus::Bypass, _) => "sszip; fwd=bypass".to_owned(),
+            (CacheStatus::Revalidated, _) => "sszip; fwd=stale; fwd-status=304".to_owned(),
+            (CacheStatus::Stale, None) => "sszip; fwd=stale".to_owned(),
+            (CacheStatus::Stale, Some(status)) => {
+                format!("sszip; fwd=stale; fwd-status={status}")
+            }
+            _ => return,
+        };
+        if self.reason != Reason::None {
+            ours.push_str("; detail=");
+            ours.push_str(self.reason.name());
+        }
+        let mut value: Vec<u8> = Vec::new();
+        for (name, before) in head.fields.clone() {
+            if name.eq_ignore_ascii_case(b"cache-status") && !before.is_empty() {
+                value.extend_from_slice(before);
+                value.extend_from_slice(b", ");
+            }
+        }
+        value.extend_from_slice(ours.as_bytes());
+        self.head_edits.push(HeadEdit::set(CACHE_STATUS, value));
+    }
+
+    /// Adds the reason why the response is not stored to a `Cache-Status` that is not sent yet.
+    pub(in crate::exchange) fn detail_edit(&mut self) {
+        const DETAIL: &[u8] = b"; detail=";
+        let mut edits = self.head_edits.iter_mut();
+        let edit = edits.rfind(|edit| edit.name == CACHE_STATUS);
+        let value = edit.and_then(|edit| edit.value.as_mut());
+        let Some(value) = value.filter(|_| self.reason != Reason::None) else {
+            return;
+        };
+        let ours = value.rsplit(|byte| *byte == b',').next();
+        if !ours.is_some_and(|ours| ours.windows(DETAIL.len()).any(|part| part == DETAIL)) {
+            value.to_mut().extend_from_slice(DETAIL);
+            value
+                .to_mut()
+                .extend_from_slice(self.reason.name().as_bytes());
+        }
+    }
+
+    /// Decides whether a response that is sent unchanged is copied.
+    pub(in crate::exchange) fn copy_or_pass(&mut self) -> HeadAction {
+        if self.storing.is_apart {
+            // the fill is fed from the node's own body
+            return HeadAction::Pass;
+        }
+        // the bytes of an encoded response are not the body itself
+        let fill = self.storing.fill.as_ref();
+        let is_coded = fill.is_some_and(|fill| fill.is_coded());
+        if self.mode == Mode::Upgrade || self.mode == Mode::Encoded && !is_coded {
+            self.reject_and_remember(Reason::Coding);
+        }
+        match self.storing.fill.is_some() || self.watches_errors() || self.is_observing() {
+            true => HeadAction::Tee,
+            false => HeadAction::Pass,
+        }
+    }
+
+    /// Copies a piece of a body that is sent unchanged, within the limits.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the response is sent unchanged.
+    pub fn observe(&mut self, piece: &[u8]) -> Result<(), Misuse> {
+        self.next_state(Event::Observe)?;
+        self.received += piece.len() as u64;
+        if let Some(inquiry) = &mut self.inquiry {
+            inquiry.append(piece);
+        }
+        self.upstream.watch(piece);
+        self.storing
+            .copy_sent_bytes(&self.config, &mut self.reason, piece);
+        Ok(())
+    }
+
+    /// Returns the fill once the host has received the whole response; the fill outlives the
+    /// exchange.
+    pub fn take_fill(&mut self) -> Option<Box<Fill>> {
+        self.record_passed_errors();
+        let whole = match &self.phase {
+            Phase::Ready(_) | Phase::Finished => true,
+            Phase::Passing(held) => {
+                let declared = held.declared.map(|declared| declared as u64);
+                declared.is_none_or(|declared| declared == self.received)
+            }
+            _ => return None,
+        };
+        if self.storing.is_apart {
+            // the fill ends by itself
+            return None;
+        }
+        if !whole {
+            self.not_stored(Reason::Cut);
+        }
+        let mut fill = self.storing.fill.take()?;
+        if !fill.is_long() {
+            fill.build();
+        }
+        if let Some(reason) = fill.rejection_reason() {
+            self.reason = reason;
+        }
+        Some(fill)
+    }
+
+    /// Discards the fill: no part of this response is stored.
+    pub fn discard_fill(&mut self) {
+        if let Some(fill) = self.storing.fill.take() {
+            fill.reject();
+        }
+    }
+
+    /// Discards the fill and records the reason.
+    pub fn not_stored(&mut self, reason: Reason) {
+        if self.storing.fill.is_some() {
+            self.reason = reason;
+            self.discard_fill();
+        }
+    }
+
+    /// Discards the fill, records the reason, and adds the key to the negative cache.
+    pub(in crate::exchange) fn reject_and_remember(&mut self, reason: Reason) {
+        if let Some(fill) = self.storing.fill.take() {
+            self.reason = reason;
+            fill.reject_and_remember();
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Comparison of the chain that a response shows with the chain of its namespace.
+
+use super::target::FillCall;
+use super::Fill;
+use crate::cache::freshness::Classification;
+use crate::cache::process::chain_identities::{is_identity_method, ChainFact};
+use crate::cache::reason::Reason;
+use crate::cache::vary_key::short_hash;
+use crate::exchange::cache::chain_identity::{is_suspended, suspend};
+use crate::transcode::chain_spec::genesis_root;
+
+impl Fill {
+    /// Observes the chain that the result of a call shows.
+    pub(super) fn observe_result(
+        &self,
+        wanted: &FillCall,
+        result: &[u8],
+        judged: Option<&Classification>,
+    ) {
+        if is_identity_method(&wanted.method) {
+            match ChainFact::from_call(&wanted.method, result) {
+                Some(fact) => self.observe(fact),
+                // a result that names no chain contradicts none
+                None => self.verify_selector(),
+            }
+        }
+        let block = judged.and_then(|judged| judged.of);
+        let Some((number, hash)) = block.and_then(|block| Some((block.number, block.hash?))) else {
+            return;
+        };
+        if number == 0 {
+            self.observe(ChainFact::Genesis(hash));
+        } else if let Some(mark) = self.dispatch_mark().filter(|mark| mark.is_final(number)) {
+            self.observe(ChainFact::Final {
+                number,
+                hash,
+                epoch: mark.epoch,
+            });
+        }
+    }
+
+    /// Observes the body of a route of the Beacon API whose responses are constants of the chain.
+    pub(super) fn observe_constant(&self, body: &[u8]) {
+        if let Some(root) = genesis_root(body) {
+            self.observe(ChainFact::ValidatorsRoot(root));
+        }
+    }
+
+    fn observe(&self, fact: ChainFact) {
+        // headers in keys may select the chain
+        let within = short_hash(self.scope.encoding());
+        let (identities, generation) = (&self.shared.identities, self.settings.generation);
+        if generation != self.shared.generation() {
+            // the fact may predate a purge
+            return;
+        }
+        let observed = self
+            .contradiction(fact)
+            .map_or_else(|| identities.observe(&within, generation, fact), Err);
+        match observed {
+            Ok(()) => self.verify_selector(),
+            Err(how) => *self.wrong_chain.borrow_mut() = Some(how),
+        }
+    }
+
+    /// Describes how a fact contradicts the chain of the followed node.
+    fn contradiction(&self, fact: ChainFact) -> Option<String> {
+        if self.settings.has_keyed_fields {
+            // they may select another chain than the followed one
+            return None;
+        }
+        let namespace = short_hash(self.scope.namespace());
+        let state = self.shared.owner()?.chains().get(&namespace)?.state();
+        let (followed, here) = fact.differs_from(&state)?;
+        let name = fact.name();
+        Some(format!(
+            "{name} is {followed} on the node of cache_head, and {here} here"
+        ))
+    }
+
+    /// Records that the node has responded to a request with these headers.
+    fn verify_selector(&self) {
+        let generation = self.settings.generation;
+        if generation != self.shared.generation() {
+            // the response may predate a purge
+            return;
+        }
+        if let Some(selector) = self.settings.selector {
+            let within = short_hash(self.scope.encoding());
+            self.shared.identities.verify(&within, generation, selector);
+        }
+    }
+
+    /// Discards the entries and suspends the cache of the namespace if the response belongs to
+    /// another chain.
+    pub(super) fn settle_identity(&mut self) {
+        if let Some(how) = self.wrong_chain.take() {
+            self.entries.clear();
+            self.refused = Some(Reason::WrongChain);
+            suspend(&self.shared, &self.scope, &how, self.settings.asked_at);
+        }
+    }
+
+    /// Whether the cache of the namespace is suspended by now.
+    pub(super) fn is_suspended(&self, now: u64) -> bool {
+        let owner = self.shared.owner();
+        let any_wrong = owner.is_some_and(|owner| owner.chains().any_wrong());
+        (any_wrong || self.shared.identities.has_suspended())
+            && is_suspended(&self.shared, &short_hash(self.scope.namespace()), now)
+    }
+}

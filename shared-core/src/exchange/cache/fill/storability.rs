@@ -1,0 +1,262 @@
+//! Decision whether a response may be stored, by its head.
+
+use super::target::FillTarget;
+use super::{Fill, FillSettings};
+use crate::beacon::{is_route, Route};
+use crate::cache::process::vary_table::VaryUpdate;
+use crate::cache::reason::Reason;
+use crate::cache::response_directives;
+use crate::cache::vary_key::Fields;
+use crate::exchange::head::{is_byte_dependent_header, Coding, Header, ResponseHead};
+use crate::negotiate::etag::weakened;
+use crate::negotiate::list_header::members;
+use crate::negotiate::media_type;
+use crate::negotiate::media_type::MediaTypes;
+use crate::ssz::{Schema, TypeId};
+use crate::transcode::transcoder::types;
+use crate::transcode::{Format, TranscodeRequest, Transcoder, VERSION};
+
+impl Fill {
+    /// Checks whether a response with this head may be stored. `request` is the head of the
+    /// request; bodies of the media types `types` are compressed.
+    pub(in crate::exchange) fn is_storable<'a, I>(
+        &mut self,
+        head: &ResponseHead<I>,
+        request: &Fields,
+        types: &MediaTypes,
+    ) -> Result<(), Reason>
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        if self.dispatch_mark().is_some_and(|mark| mark.is_wrong) {
+            return Err(Reason::WrongChain);
+        }
+        let most = self.settings.max_entry as u64;
+        let is_to_be_ssz = match &self.what {
+            FillTarget::Resource(resource) => resource.ssz.and_then(TranscodeRequest::format),
+            FillTarget::Call(_) | FillTarget::Batch(_) => None,
+        };
+        // the length of a conversion to SSZ is known when it is complete
+        let is_long = head.content_length.is_some_and(|length| length > most);
+        if is_long && is_to_be_ssz != Some(Format::Ssz) {
+            return Err(Reason::Length);
+        }
+        let (said, varies, content_type) = self.read(head)?;
+        self.stale = said.stale;
+        if said.forbidden || said.lifetime == Some(0) {
+            return Err(Reason::CacheControl);
+        }
+        match self.coding {
+            Coding::Identity => {}
+            // the entry is stored as if the response had not been compressed
+            Coding::Gzip => self.drop_bytewise_headers(),
+            // a coding that was not requested is the same for all clients
+            Coding::Other if self.settings.asks_identity && !varies.is_negotiated() => {}
+            Coding::Other => return Err(Reason::Coding),
+        }
+        let is_coded = self.coding == Coding::Other;
+        let is_json = media_type::is_json(content_type);
+        match &mut self.what {
+            FillTarget::Resource(resource) => {
+                resource.said = said;
+                resource.status = head.status;
+                resource.undelimited =
+                    !head.delimited && head.content_length.is_none() && head.status != 204;
+                resource.compresses = !is_coded && types.contains(content_type);
+                let is_negotiated = resource.ssz.and_then(TranscodeRequest::format).is_some();
+                let is_another_success = matches!(head.status, 201..=203 | 205..=299);
+                if !response_directives::is_storable(head.status)
+                    || is_negotiated && is_another_success
+                {
+                    return Err(Reason::Status);
+                }
+                let is_route = is_route(&resource.name);
+                if said.lifetime.is_none() && resource.route == Route::Other && is_route {
+                    return Err(Reason::Route);
+                }
+                let by_route = !is_coded && head.status == 200 && is_json;
+                if said.lifetime.is_none() && !by_route {
+                    return Err(Reason::Lifetime);
+                }
+                if let (Some(negotiated), 200) = (resource.ssz, head.status) {
+                    let settings = &self.settings;
+                    let (root, transcoder) = (
+                        resource.root,
+                        transcoder_for(negotiated, settings, head, content_type)?,
+                    );
+                    resource.of =
+                        types_of(negotiated, settings, head, content_type, root.is_some());
+                    resource.transcoder = transcoder.map(|transcoder| {
+                        Box::new(transcoder.with_requested_root(*negotiated.gives, root))
+                    });
+                }
+            }
+            FillTarget::Call(_) | FillTarget::Batch(_) if is_coded => return Err(Reason::Coding),
+            FillTarget::Call(_) | FillTarget::Batch(_) if head.status != 200 => {
+                return Err(Reason::Status)
+            }
+            FillTarget::Call(_) | FillTarget::Batch(_) if !is_json => return Err(Reason::Type),
+            FillTarget::Call(_) | FillTarget::Batch(_) => {}
+        }
+        match varies.names() {
+            Some(names) if self.set_vary_headers(&names, request) => Ok(()),
+            _ => Err(Reason::Vary),
+        }
+    }
+
+    /// Returns the cache directives, vary headers and media type of a head, and records the
+    /// headers that hits carry.
+    pub(in crate::exchange) fn read<'a, I>(
+        &mut self,
+        head: &ResponseHead<I>,
+    ) -> Result<
+        (
+            response_directives::CacheDirectives,
+            response_directives::VaryHeaders,
+            &'a [u8],
+        ),
+        Reason,
+    >
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        let is_call = !matches!(self.what, FillTarget::Resource(_));
+        let mut reader = response_directives::CacheDirectivesReader::default();
+        let mut varies = response_directives::VaryHeaders::default();
+        let mut content_type: &[u8] = b"";
+        for (name, value) in head.fields.clone() {
+            let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+            reader.read(name, value);
+            varies.read(name, value);
+            if is("set-cookie") {
+                return Err(Reason::SetCookie);
+            } else if is("cache-control") {
+                // an entry may be sent compressed, with other bytes
+                if members(value).any(|one| one.eq_ignore_ascii_case(b"no-transform")) {
+                    return Err(Reason::NoTransform);
+                }
+            } else if is("content-type") {
+                content_type = value;
+            } else if is("content-encoding") {
+                self.coding.read(value);
+            }
+            if is_call && is_stored_with_call(name)
+                || !is_call && response_directives::is_stored_field(name)
+            {
+                self.record_header(name, value);
+            }
+        }
+        Ok((reader.directives(head.now), varies, content_type))
+    }
+
+    /// Adapts the headers to an entry whose bytes are not those that the node sent.
+    fn drop_bytewise_headers(&mut self) {
+        self.fields.retain(|(name, _)| {
+            !is_byte_dependent_header(name) && !name.eq_ignore_ascii_case(b"content-encoding")
+        });
+        for (name, value) in &mut self.fields {
+            if name.eq_ignore_ascii_case(b"etag") {
+                if let Some(weak) = weakened(value) {
+                    *value = weak;
+                }
+            }
+        }
+    }
+
+    /// Whether a response that varies on these request headers (in lower case) can be stored.
+    pub(in crate::exchange) fn set_vary_headers(
+        &mut self,
+        varies: &[String],
+        request: &Fields,
+    ) -> bool {
+        match self.shared.varying.record_vary_names(&self.scope, varies) {
+            VaryUpdate::Covered => true,
+            VaryUpdate::New(names) => {
+                self.scope.vary(request, Some(names));
+                let has_keys = self.what.rekey(&self.scope);
+                self.move_flights(has_keys);
+                has_keys
+            }
+            VaryUpdate::TooMany => false,
+        }
+    }
+
+    /// Records a header; several lines of a header are joined (RFC 9110, 5.3).
+    fn record_header(&mut self, name: &[u8], value: &[u8]) {
+        let mut known = self.fields.iter_mut();
+        match known.find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+            Some((_, line)) => {
+                line.extend_from_slice(b", ");
+                line.extend_from_slice(value);
+            }
+            None => self.fields.push((name.to_vec(), value.to_vec())),
+        }
+    }
+}
+
+/// Returns the transcoder that converts the response to the stored format; `None` if it has
+/// that format. Only the format that the client requested is stored.
+fn transcoder_for<'a, I>(
+    negotiated: TranscodeRequest,
+    settings: &FillSettings,
+    head: &ResponseHead<I>,
+    content_type: &[u8],
+) -> Result<Option<Transcoder>, Reason>
+where
+    I: Iterator<Item = Header<'a>> + Clone,
+{
+    let Some(wanted) = negotiated.format() else {
+        return Ok(None);
+    };
+    match Format::from_content_type(content_type) {
+        Some(came) if came == wanted => Ok(None),
+        Some(_) => {
+            let (chain, max_size) = (&settings.chain, settings.max_ssz);
+            let fields = head.fields.clone();
+            Transcoder::new(*negotiated.gives, wanted, chain, max_size, fields)
+                .map(Some)
+                .map_err(|why| why.reason())
+        }
+        None => Err(Reason::Type),
+    }
+}
+
+/// Returns the type of a response that is SSZ and is stored as SSZ; where its head does not
+/// name the type, the possible types, for a client that requests by a root.
+fn types_of<'a, I>(
+    negotiated: TranscodeRequest,
+    settings: &FillSettings,
+    head: &ResponseHead<I>,
+    content_type: &[u8],
+    by_root: bool,
+) -> Vec<(&'static Schema, TypeId)>
+where
+    I: Iterator<Item = Header<'a>> + Clone,
+{
+    let is_stored = negotiated.format() != Some(Format::Json);
+    if !is_stored || Format::from_content_type(content_type) != Some(Format::Ssz) {
+        return Vec::new();
+    }
+    let (chain, max_size) = (&settings.chain, settings.max_ssz);
+    let fields = head.fields.clone();
+    let reader = Transcoder::new(*negotiated.gives, Format::Ssz, chain, max_size, fields);
+    if let Some(named) = reader.ok().and_then(|reader| reader.type_by_head()) {
+        return vec![named];
+    }
+    let mut names = head.fields.clone().map(|(name, _)| name);
+    let names_fork = names.any(|name| name.eq_ignore_ascii_case(VERSION.as_bytes()));
+    match by_root && !names_fork {
+        true => types(*negotiated.gives, chain.preset),
+        false => Vec::new(),
+    }
+}
+
+/// Whether hits carry this header of the response to a call.
+fn is_stored_with_call(name: &[u8]) -> bool {
+    const PREFIXES: [&[u8]; 2] = [b"access-control-", b"eth-"];
+    const NAMES: [&[u8]; 2] = [b"content-type", b"vary"];
+    PREFIXES.iter().any(|prefix| {
+        name.get(..prefix.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    }) || NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
+}

@@ -1,0 +1,306 @@
+//! Lookup of one response: in the hot tier, among in-flight fetches, at the owner.
+
+use std::sync::Arc;
+
+use super::fill::target::FillTarget;
+use super::format_pair::are_equal_in_value;
+use super::lookup_request::{LookupRequest, LookupTarget};
+use super::lookup_result::LookupResult;
+use super::waiting::{WaitTarget, WaitingRequest};
+use crate::cache::entry::CacheEntry;
+use crate::cache::process::flights::{FlightOutcome, Leadership, Role, Wakeup};
+use crate::cache::process::hot::HotTier;
+use crate::cache::process::negative_cache::Uncacheable;
+use crate::cache::process::owner_client::OwnerClient;
+use crate::cache::process::wake::Waiter;
+use crate::cache::process::Shared;
+use crate::cache::reason::Reason;
+use crate::cache::resource::other_format_key;
+use crate::cache::status::CacheStatus;
+use crate::cache::vary_key::VaryKey;
+use crate::cache::{Key, Namespace};
+use crate::exchange::machine::Exchange;
+use crate::gzip::oneshot::off_loop_length;
+
+impl Exchange {
+    /// Looks up one response. `what` is called only if the response is to be fetched.
+    pub(in crate::exchange) fn find_entry(
+        &mut self,
+        sought: &LookupTarget<'_>,
+        scope: &VaryKey,
+        asked: &LookupRequest<'_>,
+        waited: Option<Box<WaitingRequest>>,
+        what: impl FnOnce() -> FillTarget,
+    ) -> LookupResult {
+        let shared = Arc::clone(&self.config.process.shared);
+        if !shared.has_storage() {
+            return LookupResult::Miss;
+        }
+        let key = sought.key;
+        self.looked.key = Some(key);
+        if let Some(waited) = waited {
+            let other = waited.answer().filter(|(other, _)| *other != key);
+            if other.is_none() || self.looked.is_parted {
+                return self.resume_after_wait(*waited, sought, scope, asked, what);
+            }
+            // the vary headers changed during the wait: the request is coalesced under its own key
+            self.looked.is_parted = true;
+            match waited.wakeup() {
+                Some(Wakeup::Response(_)) => {}
+                Some(Wakeup::Lead(token)) => shared.finish(token, FlightOutcome::NotShareable),
+                // the request was not woken: its wait has timed out
+                None => {
+                    self.cache_status = CacheStatus::Miss;
+                    return self.fetch(self.new_fill(what(), scope.clone(), None, asked), asked);
+                }
+            }
+        }
+        let trusted = shared.may_send_from_memory(asked.now);
+        if !asked.bypass {
+            let hot = shared.hot();
+            if let (Some(hot), None) = (hot, sought.id) {
+                self.remove_invalidated(hot, &key, asked);
+            }
+            let entry = hot.and_then(|hot| hot.get(&key, asked.now));
+            let entry = entry.filter(|entry| trusted && self.matches_other_format(&key, entry));
+            if let Some(entry) = entry {
+                self.keep_stale(&entry);
+                self.cache_status = CacheStatus::Miss;
+                if let Some(found) =
+                    self.respond_from_entry(&key, Arc::clone(&entry), sought.id, asked)
+                {
+                    // a response to a range or HEAD is no complete one to compare with
+                    if sought.is_whole && !matches!(found, LookupResult::Miss) {
+                        self.verify(&entry, scope, asked, what);
+                    }
+                    return found;
+                }
+            }
+            self.cache_status = CacheStatus::Miss;
+            if trusted && sought.is_whole {
+                self.find_stale_entry(sought, asked);
+            }
+        }
+        if asked.bypass {
+            self.reason = Reason::Bypass;
+        }
+        if self.request.cache.no_store {
+            self.reason = Reason::RequestNoStore;
+        }
+        if !sought.is_whole || self.request.cache.no_store {
+            // the response is not a complete one, or must not be stored
+            return LookupResult::Miss;
+        }
+        // a stale entry is sent meanwhile because another request fetches the new one
+        let unkept = shared.unkept.get(&key, asked.now);
+        let may_share = sought.coalesces
+            && self.config.cache.lock
+            && unkept != Some(Uncacheable::RequesterOnly);
+        let may_share = may_share && shared.may_follow();
+        let coalesces = may_share || self.may_send_stale(asked);
+        let asks = coalesces || shared.owner().is_some_and(OwnerClient::is_up);
+        let (namespace, since) = self.lookup_snapshot(scope, asked.now);
+        let token = match asked.waiter {
+            Some(waiter) if asks && !asked.bypass => {
+                // an uncacheable response is not stored by other processes either
+                let in_vain = unkept.is_some();
+                let part = join_flight(
+                    &shared, key, waiter, &namespace, coalesces, in_vain, asked.now,
+                );
+                match part {
+                    FlightRole::Leads(Some(token)) if trusted => {
+                        // another event loop may have stored it since the hot tier was searched
+                        match self.find_landed_entry(&key, sought, asked) {
+                            Some(entry) => {
+                                shared.finish(token, FlightOutcome::Answer(Arc::clone(&entry)));
+                                if let Some(found) =
+                                    self.respond_from_entry(&key, entry, sought.id, asked)
+                                {
+                                    return found;
+                                }
+                                None
+                            }
+                            None => Some(token),
+                        }
+                    }
+                    FlightRole::Leads(token) => token,
+                    FlightRole::Follows if self.may_send_stale(asked) => {
+                        shared.leave(&key, waiter);
+                        if let Some(found) = self.respond_stale(CacheStatus::Updating, asked) {
+                            return found;
+                        }
+                        None
+                    }
+                    FlightRole::Follows | FlightRole::Bypasses => {
+                        let awaited = WaitTarget::Answer(key, since);
+                        return LookupResult::InFlight(WaitingRequest::new(
+                            &shared, waiter, awaited,
+                        ));
+                    }
+                }
+            }
+            _ => None,
+        };
+        self.fetch(self.new_fill(what(), scope.clone(), token, asked), asked)
+    }
+
+    /// Searches the hot tier again.
+    fn find_landed_entry(
+        &self,
+        key: &Key,
+        sought: &LookupTarget<'_>,
+        asked: &LookupRequest<'_>,
+    ) -> Option<Arc<CacheEntry>> {
+        let entry = self.config.process.shared.hot()?.get(key, asked.now)?;
+        self.keep_stale(&entry);
+        Some(entry).filter(|entry| sought.id.is_some() || !self.is_invalidated_since(entry, asked))
+    }
+
+    /// Removes an invalidated entry, which must not be revalidated either: its tag may be the same.
+    fn remove_invalidated(&self, hot: &HotTier, key: &Key, asked: &LookupRequest<'_>) {
+        if self.config.process.shared.changes.last() == 0 {
+            return;
+        }
+        let changed = hot
+            .get_any(key)
+            .filter(|entry| self.is_invalidated_since(entry, asked));
+        if let Some(entry) = changed {
+            hot.remove_if_same(key, &entry);
+        }
+    }
+
+    pub(in crate::exchange) fn keep_stale(&self, entry: &CacheEntry) {
+        if self.config.cache.use_stale.is_enabled() {
+            entry.allow_stale();
+        }
+    }
+
+    /// Whether an entry has the same value as the entry of its other format, if there is one. If
+    /// the values are different the node must be queried.
+    pub(in crate::exchange) fn matches_other_format(
+        &self,
+        key: &Key,
+        entry: &Arc<CacheEntry>,
+    ) -> bool {
+        if !entry.is_format_unchecked() {
+            return true;
+        }
+        let (Some(negotiated), Some(hot)) = (self.request.ssz, self.config.process.shared.hot())
+        else {
+            return true;
+        };
+        let says_the_same = match hot.get_any(&other_format_key(key)) {
+            None => true,
+            Some(other) => {
+                let most = off_loop_length(self.config.comp_level) as u64;
+                let is_long = entry.length(b"").max(other.length(b"")) > most;
+                let (chain, max_ssz) = (self.known_chain(), self.config.ssz.max_size);
+                let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
+                let mut memory = None;
+                let may_take = |bytes| {
+                    memory = self.config.process.budget.reserve(bytes, limit);
+                    memory.is_some()
+                };
+                !is_long && are_equal_in_value(negotiated, &chain, max_ssz, entry, &other, may_take)
+            }
+        };
+        match says_the_same {
+            true => entry.mark_format_checked(),
+            false => hot.remove_if_same(key, entry),
+        }
+        says_the_same
+    }
+
+    /// Continues after a wait. A request waits once.
+    fn resume_after_wait(
+        &mut self,
+        waited: WaitingRequest,
+        sought: &LookupTarget<'_>,
+        scope: &VaryKey,
+        asked: &LookupRequest<'_>,
+        what: impl FnOnce() -> FillTarget,
+    ) -> LookupResult {
+        self.cache_status = CacheStatus::Miss;
+        let shared = Arc::clone(&self.config.process.shared);
+        let Some((key, since)) = waited.answer() else {
+            return LookupResult::Miss;
+        };
+        // the vary headers may have changed meanwhile
+        let parted = sought.key != key;
+        let token = match waited.wakeup() {
+            // the request was not woken: its wait has timed out
+            None => {
+                if !parted {
+                    if let Some(found) = self.respond_stale(CacheStatus::Updating, asked) {
+                        return found;
+                    }
+                }
+                None
+            }
+            Some(Wakeup::Lead(token)) => Some(token),
+            Some(Wakeup::Response(FlightOutcome::NotShareable)) => None,
+            Some(Wakeup::Response(FlightOutcome::Answer(entry))) => {
+                self.keep_stale(&entry);
+                let found = Some(entry)
+                    .filter(|_| !parted && shared.may_share_response(asked.now))
+                    .filter(|entry| since.accepts_entry(&shared, entry))
+                    .filter(|entry| sought.id.is_some() || !self.is_invalidated_since(entry, asked))
+                    .filter(|entry| self.matches_other_format(&key, entry))
+                    .and_then(|entry| self.respond_from_entry(&key, entry, sought.id, asked));
+                if let Some(found) = found {
+                    return found;
+                }
+                None
+            }
+        };
+        let mut fill = self.new_fill(what(), scope.clone(), token, asked);
+        fill.rekeyed = parted;
+        self.fetch(fill, asked)
+    }
+}
+
+/// The role of a request in the flight of a key.
+pub(in crate::exchange) enum FlightRole {
+    /// The request leads, or (`None`) is sent to the node without a flight.
+    Leads(Option<Leadership>),
+    /// The owner is queried: wait.
+    Bypasses,
+    /// Another request leads: wait.
+    Follows,
+}
+
+/// Joins the flight of a key as leader or follower. Where there is an owner the query to it
+/// leads first.
+fn join_flight(
+    shared: &Shared,
+    key: Key,
+    waiter: Waiter,
+    namespace: &Namespace,
+    coalesces: bool,
+    in_vain: bool,
+    now: u64,
+) -> FlightRole {
+    let token = match shared.flights.join_flight(key, waiter) {
+        Some(Role::Follower) => return FlightRole::Follows,
+        Some(Role::Leader(token)) => token,
+        // memory was refused
+        None => return FlightRole::Leads(None),
+    };
+    let token = match shared.owner() {
+        Some(owner) if shared.flights.follow(&token, waiter).is_some() => {
+            match owner.lookup(key, token, namespace, coalesces, in_vain, now) {
+                Ok(()) => return FlightRole::Bypasses,
+                Err(token) => {
+                    shared.flights.remove_follower(&key, waiter);
+                    token
+                }
+            }
+        }
+        _ => token,
+    };
+    if !coalesces {
+        shared.finish(token, FlightOutcome::NotShareable);
+        return FlightRole::Leads(None);
+    }
+    FlightRole::Leads(Some(token))
+}

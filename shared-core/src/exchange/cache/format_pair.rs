@@ -1,0 +1,76 @@
+//! One resource in two formats. The converted response is stored in addition to the original,
+//! and an entry is not sent after a newer one in the other format with another value: a client
+//! that requests both would see two states of one resource, and go back in time.
+
+use crate::bytes::Bytes;
+use crate::cache::class::Class;
+use crate::cache::entry::CacheEntry;
+use crate::cache::resource::{format_key, resource_key};
+use crate::cache::vary_key::VaryKey;
+use crate::cache::Key;
+use crate::memory;
+use crate::transcode::chain_spec::Chain;
+use crate::transcode::{Format, TranscodeRequest, Transcoder};
+
+/// Returns the key under which a resource is stored.
+pub(in crate::exchange) fn format_pair_key(
+    scope: &VaryKey,
+    name: &[u8],
+    ssz: Option<TranscodeRequest>,
+) -> Key {
+    let key = resource_key(scope, name);
+    match ssz.and_then(TranscodeRequest::format) {
+        Some(format) => format_key(key, format == Format::Ssz),
+        None => key,
+    }
+}
+
+/// Whether two entries of one resource, in two formats, have the same value; `false` if they
+/// can't be compared. `may_take` receives the bytes that decoding both needs.
+pub(in crate::exchange) fn are_equal_in_value(
+    negotiated: TranscodeRequest,
+    chain: &Chain,
+    max_ssz: u64,
+    one: &CacheEntry,
+    other: &CacheEntry,
+    may_take: impl FnOnce(usize) -> bool,
+) -> bool {
+    let is = |class| one.meta().class == class && other.meta().class == class;
+    if is(Class::Immutable) {
+        return true;
+    }
+    if one.meta().status != 200 || other.meta().status != 200 {
+        return one.meta().status == other.meta().status;
+    }
+    let needed = one.decoded_memory().saturating_add(other.decoded_memory());
+    if memory::is_short() || !memory::can_allocate(needed) || !may_take(needed) {
+        return false;
+    }
+    let ssz_of = |entry: &CacheEntry| {
+        let plain = entry.decode_payload()?;
+        let fields = &entry.meta().fields;
+        let fields = fields
+            .iter()
+            .map(|(name, value)| (name.as_slice(), value.as_slice()));
+        let mut types = fields
+            .clone()
+            .filter(|(name, _)| name.eq_ignore_ascii_case(b"content-type"));
+        match Format::from_content_type(types.next()?.1)? {
+            Format::Ssz => Some(plain),
+            Format::Json => {
+                let gives = *negotiated.gives;
+                let made = Transcoder::new(gives, Format::Ssz, chain, max_ssz, fields);
+                let mut made = made.ok()?;
+                made.feed(&plain).ok()?;
+                let may_take = &mut |room| room as u64 <= max_ssz;
+                let mut body = made.finish(&plain, may_take).ok()?.body;
+                body.in_order()?;
+                Some(Bytes::from(body.into_pieces().0))
+            }
+        }
+    };
+    match (ssz_of(one), ssz_of(other)) {
+        (Some(one), Some(other)) => *one == *other,
+        _ => false,
+    }
+}

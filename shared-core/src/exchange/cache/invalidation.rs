@@ -1,0 +1,141 @@
+//! Requests that may change the response to a GET (RFC 9111, 4.4).
+
+use super::lookup_request::LookupRequest;
+use super::lookup_result::InvalidatingRequest;
+use crate::cache::entry::CacheEntry;
+use crate::cache::vary_key::VaryKey;
+use crate::exchange::head::{Header, ResponseHead};
+use crate::exchange::machine::Exchange;
+
+impl Exchange {
+    /// Records that this request invalidates the responses for its target when it succeeds.
+    pub(in crate::exchange) fn may_invalidate(&mut self, asked: &LookupRequest<'_>) {
+        self.looked.changing = Some(Box::new(InvalidatingRequest {
+            namespace: self.target_scope(asked),
+            host: asked.host.to_ascii_lowercase(),
+        }));
+    }
+
+    /// Scope in which a target names one resource on all routes: the namespace that the operator
+    /// sets, or port and host.
+    fn target_scope(&self, asked: &LookupRequest<'_>) -> Vec<u8> {
+        let mut scope = VaryKey::new();
+        match self.namespace(asked) {
+            Some(namespace) => scope.push(namespace),
+            None => {
+                scope.push(&asked.port.to_be_bytes());
+                scope.push(&asked.host.to_ascii_lowercase());
+            }
+        }
+        scope.encoding().to_vec()
+    }
+
+    /// Invalidates the entries of the request's target, and of the targets that the response
+    /// names in `Location` and `Content-Location`, if the request has succeeded.
+    pub(in crate::exchange) fn invalidate<'a, I>(&mut self, head: &ResponseHead<I>)
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        let Some(changing) = self.looked.changing.take() else {
+            return;
+        };
+        if !matches!(head.status, 200..=399) {
+            return;
+        }
+        let changes = &self.config.process.shared.changes;
+        changes.add(&changing.namespace, &self.request.cache.target);
+        for (name, value) in head.fields.clone() {
+            if name.eq_ignore_ascii_case(b"location")
+                || name.eq_ignore_ascii_case(b"content-location")
+            {
+                if let Some(target) = own_target(value, &changing.host) {
+                    changes.add(&changing.namespace, target);
+                }
+            }
+        }
+    }
+
+    /// Whether a request has invalidated the entry since the request for it was sent to the node.
+    pub(in crate::exchange) fn is_invalidated_since(
+        &self,
+        entry: &CacheEntry,
+        asked: &LookupRequest<'_>,
+    ) -> bool {
+        let changes = &self.config.process.shared.changes;
+        if changes.last() == 0 {
+            return false;
+        }
+        let target = &self.request.cache.target;
+        changes.is_changed_since(entry.changes(), &self.target_scope(asked), target)
+    }
+}
+
+/// Returns path and query of a URI without an authority or on `host` (in lower case).
+fn own_target<'a>(uri: &'a [u8], host: &[u8]) -> Option<&'a [u8]> {
+    let uri = uri.split(|byte| *byte == b'#').next().unwrap_or(uri);
+    if uri.starts_with(b"/") && !uri.starts_with(b"//") {
+        return Some(uri);
+    }
+    let scheme = uri.iter().position(|byte| *byte == b'/')?;
+    let rest = match &uri[..scheme] {
+        before if before.is_empty() || before.ends_with(b":") => &uri[scheme..],
+        _ => return None,
+    };
+    let rest = rest.strip_prefix(b"//")?;
+    let path = rest.iter().position(|byte| *byte == b'/')?;
+    let (authority, target) = rest.split_at(path);
+    // the port is ignored: a namespace has its own
+    let (name, own) = (without_port(authority), without_port(host));
+    name.eq_ignore_ascii_case(own).then_some(target)
+}
+
+/// Returns the host of an authority. Colons in brackets belong to an IPv6 address.
+fn without_port(authority: &[u8]) -> &[u8] {
+    let port = authority
+        .iter()
+        .rposition(|byte| matches!(byte, b':' | b']'));
+    match port {
+        Some(at) if authority[at] == b':' => &authority[..at],
+        _ => authority,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::own_target;
+
+    #[test]
+    fn own_target_is_found_by_an_ipv6_address() {
+        let target_of = |uri: &'static str, host: &str| own_target(uri.as_bytes(), host.as_bytes());
+        assert_eq!(target_of("http://[::1]:80/x", "[::1]"), Some(&b"/x"[..]));
+        assert_eq!(target_of("http://[::1]/x", "[::1]:8545"), Some(&b"/x"[..]));
+        assert_eq!(target_of("http://[::1]/x", "[::2]"), None);
+    }
+
+    #[test]
+    fn own_target_is_found_only_on_the_same_host() {
+        let target_of = |uri: &'static str| {
+            own_target(uri.as_bytes(), b"a.test").map(|target| std::str::from_utf8(target).unwrap())
+        };
+        for uri in [
+            "/x?y",
+            "/x?y#z",
+            "http://a.test/x?y",
+            "https://A.test:80/x?y",
+            "//a.test/x?y",
+        ] {
+            assert_eq!(target_of(uri), Some("/x?y"), "{uri}");
+        }
+        for uri in [
+            "http://b.test/x",
+            "//b.test/x",
+            "x",
+            "x/y",
+            "",
+            "http:",
+            "http://a.test",
+        ] {
+            assert_eq!(target_of(uri), None, "{uri}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Lookup of stored responses, before a request is forwarded to the node.
+
+use std::sync::Arc;
+
+use super::call_keys::{CallKey, CallReader};
+use super::fill::target::{FillCall, FillTarget};
+use super::lookup_request::{BodyLength, LookupAction, LookupRequest, LookupTarget, RequiredBody};
+use super::lookup_result::LookupResult;
+use super::waiting::WaitingRequest;
+use crate::cache::process::chain_identities::is_identity_method;
+use crate::cache::reason::Reason;
+use crate::cache::status::CacheStatus;
+use crate::exchange::actions::Misuse;
+use crate::exchange::head::RequestKind;
+use crate::exchange::machine::Exchange;
+use crate::exchange::phase::Phase;
+use crate::exchange::transitions::{Event, State};
+use crate::jsonrpc::request::{required_memory, Call, ParseRefusal, Request};
+use crate::memory;
+use crate::mode::Mode;
+
+impl Exchange {
+    /// Returns the part of the request that a lookup needs, for a body of this length.
+    pub fn required_body(&mut self, length: BodyLength) -> RequiredBody {
+        if let Some(need) = self.body_required_by_policy(length) {
+            return need;
+        }
+        if self.requires_rewrite() {
+            if self.can_rewrite(length) {
+                return RequiredBody::WholeBody;
+            }
+            // the body will not be rewritten, though the request is looked up without it
+            self.request.submitted = None;
+        }
+        let need = self.cache_required_body(length);
+        let others = self.may_have_ssz_result(length) || self.may_be_witness_call(length);
+        if others || self.is_read_for_upstream(length) {
+            self.looked.is_for_others = need == RequiredBody::Nothing;
+            return RequiredBody::WholeBody;
+        }
+        need
+    }
+
+    pub(in crate::exchange) fn cache_required_body(&mut self, length: BodyLength) -> RequiredBody {
+        let (request, cache) = (&self.request.cache, &self.config.cache);
+        let looks = matches!(self.state(), State::AwaitingHead | State::Waiting);
+        if !looks || !self.config.process.shared.has_storage() {
+            return RequiredBody::Nothing;
+        }
+        let (fits, need) = match request.kind {
+            RequestKind::Change => return RequiredBody::LookUp,
+            RequestKind::None => return RequiredBody::Nothing,
+            _ if self.must_bypass() => return RequiredBody::Nothing,
+            RequestKind::Resource => (length == BodyLength::Known(0), RequiredBody::LookUp),
+            RequestKind::Call => {
+                let fits = match length {
+                    BodyLength::Known(length) => (1..=cache.max_request).contains(&length),
+                    BodyLength::Unknown => cache.max_request > 0,
+                };
+                (fits, RequiredBody::Body)
+            }
+        };
+        if !fits {
+            self.reason = Reason::RequestLength;
+            return RequiredBody::Nothing;
+        }
+        need
+    }
+
+    /// Whether stored responses must not be sent to this client.
+    pub(super) fn must_bypass(&self) -> bool {
+        self.request.cache.credentials
+    }
+
+    /// Whether a body is too long to be looked up, now that its length is known.
+    pub(in crate::exchange) fn is_too_long(&self, body: &[u8]) -> bool {
+        self.is_call() && body.len() as u64 > self.config.cache.max_request
+    }
+
+    /// Whether the request's body determines the response.
+    pub(in crate::exchange) fn is_call(&self) -> bool {
+        self.request.cache.kind == RequestKind::Call
+    }
+
+    /// Looks up stored responses to the request.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless a response head is awaited.
+    pub fn lookup(&mut self, asked: LookupRequest<'_>) -> Result<LookupAction, Misuse> {
+        let waited = self.take_wakeup();
+        let Phase::AwaitingHead = self.phase else {
+            return Err(self.misuse(Event::Miss));
+        };
+        self.cache_status = CacheStatus::Bypass;
+        let found = self.find(&asked, waited);
+        if matches!(found, LookupResult::Miss) && self.forward_allowed_calls()? {
+            return Ok(LookupAction::ForwardRewritten);
+        }
+        let (event, phase, look_up) = match found {
+            LookupResult::Miss if !self.request_body.is_empty() => (
+                Event::Miss,
+                Phase::AwaitingHead,
+                LookupAction::ForwardRewritten,
+            ),
+            LookupResult::Miss => (Event::Miss, Phase::AwaitingHead, LookupAction::Forward),
+            LookupResult::Hit(answer) => (Event::Hit, Phase::Ready(answer), LookupAction::Respond),
+            LookupResult::HitToDecode(decoding) => (
+                Event::HitToDecode,
+                Phase::Decoding(decoding),
+                LookupAction::RespondOffLoop,
+            ),
+            LookupResult::PartialHit(mixed) => (
+                Event::PartialHit,
+                Phase::AwaitingPart(mixed),
+                LookupAction::ForwardRewritten,
+            ),
+            LookupResult::InFlight(waits) => {
+                (Event::Wait, Phase::Waiting(waits), LookupAction::Wait)
+            }
+        };
+        self.transition(event, |_| phase)?;
+        Ok(look_up)
+    }
+
+    pub(in crate::exchange) fn find(
+        &mut self,
+        asked: &LookupRequest<'_>,
+        waited: Option<Box<WaitingRequest>>,
+    ) -> LookupResult {
+        if self.request.cache.kind == RequestKind::Change {
+            self.reason = self.request.cache.why;
+            self.may_invalidate(asked);
+            return LookupResult::Miss;
+        }
+        if asked.local {
+            self.reason = Reason::Local;
+            return LookupResult::Miss;
+        }
+        if self.has_no_namespace(asked) {
+            self.reason = Reason::Namespace;
+            return LookupResult::Miss;
+        }
+        if self.is_suspended(asked) {
+            self.reason = Reason::WrongChain;
+            return LookupResult::Miss;
+        }
+        if memory::is_short() || !memory::can_allocate(required_memory(asked.body.len())) {
+            self.reason = Reason::Memory;
+            return LookupResult::Miss;
+        }
+        self.looked.at = asked.now;
+        self.config.process.shared.unkept.advance_clock(asked.now);
+        self.looked.may_code = asked.coding_allowed;
+        self.looked.host_writes_vary = asked.host_writes_vary;
+        self.looked.forwards_codings = asked.forwards_codings;
+        if self.request.cache.kind == RequestKind::Resource {
+            let found = self.lookup_resource(asked, waited);
+            self.observe_route(asked, &found);
+            return found;
+        }
+        match self.request.coding.supported().is_some() {
+            true => self.find_decompressed(asked, waited),
+            false => self.find_calls(asked, waited),
+        }
+    }
+
+    pub(super) fn find_calls(
+        &mut self,
+        asked: &LookupRequest<'_>,
+        waited: Option<Box<WaitingRequest>>,
+    ) -> LookupResult {
+        let (config, scope) = (Arc::clone(&self.config), self.vary_key(asked));
+        let mut judge = CallReader::new(&config, &scope, asked.body);
+        match judge.read(config.cache.batch_max) {
+            Ok((Request::Single(call), places)) => {
+                let place = places.into_iter().flatten().next();
+                let found = self.look_up_call(&call, place, &judge, asked, waited);
+                if self.observes_response(&found) {
+                    self.observe_calls(&[call], false, &scope);
+                }
+                found
+            }
+            Ok((Request::Batch(calls), places)) => {
+                let came = waited.map(|waited| waited.batch_wakeup());
+                self.looked.record_methods(&calls);
+                self.look_up_batch(calls, places, &judge, asked, came.unwrap_or_default())
+            }
+            Err(refusal) => {
+                self.reason = match refusal {
+                    ParseRefusal::LongBatch => Reason::BatchLength,
+                    _ => Reason::Malformed,
+                };
+                // the body is no JSON-RPC: a POST like any other
+                self.may_invalidate(asked);
+                LookupResult::Miss
+            }
+        }
+    }
+
+    fn look_up_call(
+        &mut self,
+        call: &Call<'_>,
+        place: Option<CallKey>,
+        judge: &CallReader<'_>,
+        asked: &LookupRequest<'_>,
+        waited: Option<Box<WaitingRequest>>,
+    ) -> LookupResult {
+        self.looked.rpc_method = call.method.to_vec();
+        let (Some(id), Some(place)) = (call.id, place) else {
+            self.reason = match call.id {
+                Some(_) => Reason::RpcMethod,
+                None => Reason::Notification,
+            };
+            return LookupResult::Miss;
+        };
+        self.looked.is_unverified =
+            is_identity_method(call.method) && self.is_unverified(judge.scope());
+        let sought = LookupTarget {
+            key: place.key,
+            id: Some(id),
+            is_whole: true,
+            coalesces: true,
+        };
+        let found = self.find_entry(&sought, judge.scope(), asked, waited, || {
+            FillTarget::Call(FillCall::new(call, id, place.key, place.prospect))
+        });
+        if let LookupResult::Hit(_) | LookupResult::HitToDecode(_) = found {
+            judge.remember(call, &place);
+        }
+        self.note_other_api(&found);
+        found
+    }
+
+    /// Records that the response will not be stored because its namespace follows a node of the
+    /// other API.
+    pub(super) fn note_other_api(&mut self, found: &LookupResult) {
+        let fill = self.storing.fill.as_ref();
+        let is_missing = matches!(found, LookupResult::Miss);
+        if is_missing && fill.is_some_and(|fill| fill.depends_on_other_api()) {
+            self.reason = Reason::OtherApi;
+        }
+    }
+
+    /// Ends the wait, if there is one, and returns it, so that its result can be claimed.
+    pub(super) fn take_wakeup(&mut self) -> Option<Box<WaitingRequest>> {
+        let mut waits = None;
+        if let Phase::Waiting(_) = self.phase {
+            // the transition table has this move
+            let _ = self.transition(Event::Wake, |phase| {
+                if let Phase::Waiting(awaited) = phase {
+                    waits = Some(awaited);
+                }
+                Phase::AwaitingHead
+            });
+        }
+        waits
+    }
+
+    /// Ends the wait and discards its result.
+    pub(in crate::exchange) fn stop_waiting(&mut self) {
+        drop(self.take_wakeup());
+    }
+
+    /// Resets the exchange after a failed lookup.
+    pub fn reset_lookup(&mut self) {
+        self.storing.fill = None;
+        self.looked.stand_in = None;
+        self.looked.update = None;
+        self.looked.update_of_one = None;
+        self.looked.batch_hits = 0;
+        self.looked.batch_calls.clear();
+        self.mode = Mode::Off;
+        self.head_edits.clear();
+        self.cache_status = CacheStatus::None;
+        self.reason = Reason::Memory;
+    }
+
+    /// Records the reason why the host did not look the request up.
+    pub fn set_bypass_reason(&mut self, reason: Reason) {
+        self.reason = reason;
+    }
+}

@@ -1,0 +1,104 @@
+//! Observation of the blocks that the node's response shows to the client, whether it is stored
+//! or not: entries of an older head expire before its last byte is sent.
+
+use std::sync::Arc;
+
+use super::block_observer::{BlockObserver, ObservedRequest};
+use super::lookup_request::LookupRequest;
+use super::lookup_result::LookupResult;
+use crate::beacon::{is_beacon, Route};
+use crate::cache::chain::HeightKind;
+use crate::cache::vary_key::{short_hash, VaryKey};
+use crate::exchange::machine::Exchange;
+use crate::jsonrpc::request::Call;
+use crate::jsonrpc::shown::ShownBlocks;
+
+impl Exchange {
+    /// Observes the blocks that the response to forwarded calls shows.
+    pub(in crate::exchange) fn observe_calls(
+        &mut self,
+        calls: &[Call<'_>],
+        is_batch: bool,
+        scope: &VaryKey,
+    ) {
+        let config = Arc::clone(&self.config);
+        let showing = |call: &Call<'_>| {
+            let row = config.cache.valid.row(call.method);
+            call.id?;
+            ShownBlocks::for_call(call.method, row, call.params)
+        };
+        let of = || match (is_batch, calls) {
+            (false, [call]) => showing(call).map(ObservedRequest::Call),
+            _ => {
+                let mut watched = Vec::new();
+                watched.try_reserve_exact(calls.len()).ok()?;
+                watched.extend(calls.iter().filter_map(|call| {
+                    let id = call.id?.to_vec();
+                    Some((id, showing(call)))
+                }));
+                Some(ObservedRequest::Batch(watched))
+            }
+        };
+        self.watch(scope, HeightKind::Blocks, of);
+    }
+
+    /// Observes the blocks that the response of a route of the Beacon API shows.
+    pub(in crate::exchange) fn observe_route(
+        &mut self,
+        asked: &LookupRequest<'_>,
+        found: &LookupResult,
+    ) {
+        if !self.observes_response(found) || !is_beacon(&self.request.cache.target) {
+            return;
+        }
+        let Some(slot) = Route::shows_slot(&self.request.cache.target) else {
+            return;
+        };
+        let scope = self.vary_key(asked);
+        self.watch(&scope, HeightKind::Slots, || {
+            Some(ObservedRequest::Slot(slot))
+        });
+    }
+
+    /// Whether the request is forwarded to the node, for the client or in the background.
+    pub(in crate::exchange) fn observes_response(&self, found: &LookupResult) -> bool {
+        let has_owner = self.config.process.shared.owner().is_some();
+        has_owner && (matches!(found, LookupResult::Miss) || self.looked.update.is_some())
+    }
+
+    fn watch(
+        &mut self,
+        scope: &VaryKey,
+        heights: HeightKind,
+        of: impl FnOnce() -> Option<ObservedRequest>,
+    ) {
+        let shared = &self.config.process.shared;
+        let namespace = short_hash(scope.namespace());
+        let chain = shared.owner().and_then(|it| it.chains().get(&namespace));
+        let chain = chain.filter(|chain| chain.has_height_kind(heights));
+        self.watched = chain.and_then(|chain| {
+            let watch = BlockObserver::new(shared, namespace, chain, of()?);
+            Some(Box::new(watch))
+        });
+    }
+
+    /// Stops the observation if the response has another status than 200: errors and partial
+    /// responses show no block.
+    pub(in crate::exchange) fn observe_status(&mut self, status: u16) {
+        if status != 200 {
+            self.watched = None;
+        }
+    }
+
+    /// Observes a piece of the node's response, before it is sent to the client.
+    pub(in crate::exchange) fn observe_piece(&mut self, piece: &[u8]) {
+        if let Some(watch) = &mut self.watched {
+            watch.feed(piece);
+        }
+    }
+
+    /// Whether the host must deliver a response to the exchange that is sent unchanged otherwise.
+    pub(in crate::exchange) fn is_observing(&self) -> bool {
+        self.watched.is_some()
+    }
+}

@@ -1,0 +1,110 @@
+//! Purge requests: the query specifies the purge scope, the owner purges, and the response is
+//! sent when the purge is in effect in all processes.
+
+use std::sync::Arc;
+
+use super::lookup_request::LookupAction;
+use super::waiting::{WaitTarget, WaitingRequest};
+use crate::cache::process::wake::Waiter;
+use crate::exchange::actions::Misuse;
+use crate::exchange::head::HeadEdit;
+use crate::exchange::machine::Exchange;
+use crate::exchange::phase::Phase;
+use crate::exchange::response_body::ResponseBody;
+use crate::exchange::transitions::Event;
+
+/// Milliseconds for which a request waits; longer than the owner client waits for the owner.
+pub(super) const ADMIN_TIMEOUT_MS: u64 = 15_000;
+
+const NO_OWNER: &str =
+    r#"{"detail":"this process has no link to a cache's owner: nothing is purged","status":503}"#;
+
+const NO_ANSWER: &str =
+    r#"{"detail":"the cache's owner has not answered: the purge may hold or not","status":504}"#;
+
+const METHOD: &str = r#"{"detail":"POST and PURGE purge","status":405}"#;
+
+/// A purge request.
+#[derive(Clone, Copy, Debug)]
+pub struct PurgeRequest<'a> {
+    /// Method of the request.
+    pub method: &'a [u8],
+    /// Query of the request (docs/caching.md, Purging).
+    pub query: &'a [u8],
+    /// Name of the namespace where the query names none; `None`: the namespace of the route.
+    pub namespace: Option<&'a [u8]>,
+    /// Identity under which the request is woken, as in [`LookupRequest`](super::lookup_request::LookupRequest).
+    pub waiter: Waiter,
+    /// Milliseconds of the lookup clock, as in [`LookupRequest`](super::lookup_request::LookupRequest).
+    pub now: u64,
+}
+
+impl Exchange {
+    /// Purges in place of a lookup. The host calls it again once the request was woken, or its
+    /// wait has timed out.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless a response head is awaited.
+    pub fn purge(&mut self, purge: &PurgeRequest<'_>) -> Result<LookupAction, Misuse> {
+        self.is_administrative = true;
+        let waited = self.take_wakeup();
+        let Phase::AwaitingHead = self.phase else {
+            return Err(self.misuse(Event::Miss));
+        };
+        let shared = Arc::clone(&self.config.process.shared);
+        let (status, mut body) = match (waited, shared.owner()) {
+            _ if !matches!(purge.method, b"POST" | b"PURGE") => (405, METHOD.into()),
+            (_, None) => (503, NO_OWNER.into()),
+            (Some(waits), Some(owner)) => {
+                let said = owner.claim_admin_reply(purge.waiter);
+                drop(waits);
+                said.unwrap_or_else(|| (504, NO_ANSWER.into()))
+            }
+            (None, Some(owner)) => {
+                let PurgeRequest { query, waiter, .. } = *purge;
+                let of_place = || self.config.cache.namespace.as_deref();
+                let namespace = purge.namespace.or_else(of_place);
+                match owner.purge(query, namespace, waiter, purge.now) {
+                    Some(said) => said,
+                    None => {
+                        let waits = WaitingRequest::new(&shared, waiter, WaitTarget::AdminReply);
+                        self.transition(Event::Wait, |_| Phase::Waiting(waits))?;
+                        return Ok(LookupAction::Wait);
+                    }
+                }
+            }
+        };
+        body.truncate(body.trim_ascii_end().len());
+        body.push(b'\n');
+        let media_type = match status {
+            200 => "application/json",
+            _ => "application/problem+json",
+        };
+        let allow = (status == 405).then(|| HeadEdit::set("Allow", b"POST, PURGE"));
+        self.respond_own(status, media_type, body, allow)
+    }
+
+    /// Responds with a body of the proxy itself, of that media type.
+    pub(in crate::exchange) fn respond_own(
+        &mut self,
+        status: u16,
+        media_type: &'static str,
+        body: Vec<u8>,
+        more: impl IntoIterator<Item = HeadEdit>,
+    ) -> Result<LookupAction, Misuse> {
+        let length = body.len().to_string().into_bytes();
+        self.head_edits = vec![
+            HeadEdit::set("Content-Type", media_type.as_bytes()),
+            HeadEdit::set("Content-Length", length),
+        ];
+        self.head_edits.extend(more);
+        let answer = Box::new(ResponseBody {
+            status,
+            is_ours: true,
+            body,
+            ..ResponseBody::default()
+        });
+        self.transition(Event::Hit, |_| Phase::Ready(answer))?;
+        Ok(LookupAction::Respond)
+    }
+}

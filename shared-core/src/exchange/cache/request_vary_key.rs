@@ -1,0 +1,100 @@
+//! Vary keys of requests.
+
+use super::lookup_request::LookupRequest;
+use super::waiting::LookupSnapshot;
+use crate::cache::chain::DispatchMark;
+use crate::cache::vary_key::{short_hash, VaryKey};
+use crate::cache::Namespace;
+use crate::exchange::head::RequestKind;
+use crate::exchange::machine::Exchange;
+
+impl Exchange {
+    /// Returns the scope of the request, which separates the variants of a call.
+    pub(in crate::exchange) fn vary_key(&self, asked: &LookupRequest<'_>) -> VaryKey {
+        self.resource_vary_key(asked, None)
+    }
+
+    /// Returns the scope of the request, or of one target (`name`) of its route.
+    pub(in crate::exchange) fn resource_vary_key(
+        &self,
+        asked: &LookupRequest<'_>,
+        name: Option<&[u8]>,
+    ) -> VaryKey {
+        let request = &self.request.cache;
+        let mut base = VaryKey::new();
+        self.push_namespace(&mut base, asked);
+        base.end_namespace();
+        if let Some(name) = name {
+            base.push(name);
+        }
+        // nodes send some headers to browsers only, and do not always name Origin in Vary
+        let from_browser = request.fields.values("origin").next().is_some();
+        base.push(if from_browser { b"origin" } else { b"" });
+        let mut keyed = self.config.cache.credentials.key_headers().peekable();
+        if keyed.peek().is_some() {
+            base.push_hashed(&request.fields, keyed);
+        }
+        let names = self.config.process.shared.varying.names(&base);
+        base.vary(&request.fields, names);
+        base
+    }
+
+    fn push_namespace(&self, base: &mut VaryKey, asked: &LookupRequest<'_>) {
+        let request = &self.request.cache;
+        self.push_route(base, asked);
+        if self.namespace(asked).is_none() && request.kind == RequestKind::Call {
+            base.push(&request.target);
+        }
+    }
+
+    /// Name of the namespace that the operator has set.
+    pub(super) fn namespace<'a>(&'a self, asked: &LookupRequest<'a>) -> Option<&'a [u8]> {
+        let of_place = || self.config.cache.namespace.as_deref();
+        asked.namespace.or_else(of_place)
+    }
+
+    /// Whether the namespace could contain responses of other routes.
+    pub(in crate::exchange) fn has_no_namespace(&self, asked: &LookupRequest<'_>) -> bool {
+        asked.unnamed && self.namespace(asked).is_none()
+    }
+
+    /// Pushes the namespace, without the target that only calls have in it.
+    pub(in crate::exchange) fn push_route(&self, base: &mut VaryKey, asked: &LookupRequest<'_>) {
+        match self.namespace(asked) {
+            Some(namespace) => base.push(namespace),
+            None => {
+                base.push(asked.place);
+                base.push(&asked.port.to_be_bytes());
+                base.push(&asked.host.to_ascii_lowercase());
+            }
+        }
+    }
+
+    /// Returns the identifier of the namespace at the owner, and the dispatch mark of its chain.
+    pub(in crate::exchange) fn dispatch_mark(
+        &self,
+        scope: &VaryKey,
+        now: u64,
+    ) -> (Namespace, Option<DispatchMark>) {
+        let Some(owner) = self.config.process.shared.owner() else {
+            // without an owner the namespace is not used
+            return Default::default();
+        };
+        let namespace = short_hash(scope.namespace());
+        (namespace, owner.mark(&namespace, now))
+    }
+
+    /// Returns the identifier of the namespace, and the state that is known now.
+    pub(in crate::exchange) fn lookup_snapshot(
+        &self,
+        scope: &VaryKey,
+        now: u64,
+    ) -> (Namespace, LookupSnapshot) {
+        let (namespace, mark) = self.dispatch_mark(scope, now);
+        let since = LookupSnapshot {
+            generation: self.config.process.shared.generation(),
+            mark,
+        };
+        (namespace, since)
+    }
+}

@@ -1,0 +1,263 @@
+//! Stale entries, which are served while the node fails, after the node has validated them, or
+//! while another request fetches a new response.
+
+use std::sync::Arc;
+
+use super::lookup_request::{LookupRequest, LookupTarget};
+use super::lookup_result::{LookupResult, ReportedFailure, StaleEntry};
+use super::purge_request::ADMIN_TIMEOUT_MS;
+use crate::cache::entry::CacheEntry;
+use crate::cache::reason::Reason;
+use crate::cache::response_directives;
+use crate::cache::status::CacheStatus;
+use crate::cache::use_stale::UpstreamFailure;
+use crate::exchange::buffered::EntryReservations;
+use crate::exchange::head::{HeadEdit, Header, ResponseHead};
+use crate::exchange::machine::Exchange;
+use crate::exchange::phase::Phase;
+use crate::exchange::transitions::Event;
+
+/// Milliseconds for which a request with a stale entry waits for the owner before it sends the
+/// entry; longer than the owner client waits for the owner. A request that is not woken by
+/// then waits for another process's fetch.
+const STALE_WAIT_MS: u64 = 30;
+
+impl Exchange {
+    /// Finds the stale entry of the target, and keeps it for later states.
+    pub(in crate::exchange) fn find_stale_entry(
+        &mut self,
+        sought: &LookupTarget<'_>,
+        asked: &LookupRequest<'_>,
+    ) {
+        let shared = &self.config.process.shared;
+        let stale = shared.hot().and_then(|hot| hot.get_any(&sought.key));
+        self.looked.stand_in = stale
+            .filter(|entry| {
+                entry.is_usable_stale(asked.now)
+                    && (sought.id.is_none() || self.config.cache.use_stale.is_enabled())
+            })
+            .map(|entry| StaleEntry {
+                key: sought.key,
+                entry,
+                id: sought.id.map(<[u8]>::to_vec),
+                generation: shared.generation(),
+                is_asked_for: false,
+            });
+    }
+
+    /// Whether the stale entry may be sent while a new response is fetched.
+    pub(in crate::exchange) fn may_send_stale(&self, asked: &LookupRequest<'_>) -> bool {
+        self.looked.stand_in.as_ref().is_some_and(|stand_in| {
+            self.may_serve_during_update(&stand_in.entry, asked.now)
+                && self.is_not_purged(stand_in, asked.now)
+        })
+    }
+
+    /// Whether the operator or the node allows a stale response during an update.
+    fn may_serve_during_update(&self, entry: &CacheEntry, now: u64) -> bool {
+        entry.may_serve_stale_while_revalidate(now)
+            || self.config.cache.use_stale.while_updating() && entry.may_serve_stale(now)
+    }
+
+    /// Responds with the stale entry, if that is allowed.
+    pub(in crate::exchange) fn respond_stale(
+        &mut self,
+        status: CacheStatus,
+        asked: &LookupRequest<'_>,
+    ) -> Option<LookupResult> {
+        if !self.may_send_stale(asked) {
+            return None;
+        }
+        let stand_in = self.looked.stand_in.as_ref()?;
+        let (key, entry) = (stand_in.key, Arc::clone(&stand_in.entry));
+        let id = stand_in.id.clone();
+        self.looked.given_as = Some(status);
+        match self.respond_from_entry(&key, entry, id.as_deref(), asked) {
+            None | Some(LookupResult::Miss) => {
+                // the node's response is to be sent, and stored, too
+                self.looked.given_as = None;
+                self.reason = Reason::None;
+                None
+            }
+            found => found,
+        }
+    }
+
+    /// Milliseconds to wait after `LookUp::Wait`.
+    pub fn wait_ms(&self) -> u64 {
+        let most = match &self.phase {
+            Phase::Waiting(waits) if waits.is_admin_reply() => return ADMIN_TIMEOUT_MS,
+            _ => self.config.cache.lock_timeout,
+        };
+        let stand_in = self.looked.stand_in.as_ref();
+        if stand_in.is_some_and(|it| self.may_serve_during_update(&it.entry, self.looked.at)) {
+            return most.min(STALE_WAIT_MS);
+        }
+        most
+    }
+
+    fn is_not_purged(&self, stand_in: &StaleEntry, now: u64) -> bool {
+        let shared = &self.config.process.shared;
+        shared.may_send_from_memory(now) && shared.generation() == stand_in.generation
+    }
+
+    /// Records a failure of the node, which the host reports before the head of the response that
+    /// the client would receive. Returns whether a stale entry will be sent in place of the
+    /// response with that head.
+    pub fn upstream_failed(&mut self, failure: UpstreamFailure, now: u64) -> bool {
+        self.record_failure(failure);
+        let is_stood_in_for = self.would_serve_stale(failure, now);
+        self.looked.failed = Some(ReportedFailure {
+            failure,
+            now,
+            is_stood_in_for,
+        });
+        is_stood_in_for
+    }
+
+    /// Whether the host has reported a failure of the node.
+    pub fn has_failed(&self) -> bool {
+        self.looked.failed.is_some()
+    }
+
+    /// Whether a stale entry would be sent after this failure.
+    pub fn would_serve_stale(&mut self, failure: UpstreamFailure, now: u64) -> bool {
+        self.refresh_stale_entry();
+        self.looked.stand_in.as_ref().is_some_and(|stand_in| {
+            self.may_replace(&stand_in.entry, failure, now) && self.is_not_purged(stand_in, now)
+        })
+    }
+
+    /// Whether the client receives responses though the node has failed before its head: stored
+    /// and denied responses of a split batch, and errors for the other calls. The host's own
+    /// response is delivered to the exchange as if it were the node's then; its status stays.
+    pub fn answers_without_node(&self, failure: UpstreamFailure) -> bool {
+        let Phase::AwaitingPart(mixed) = &self.phase else {
+            return false;
+        };
+        failure.is_before_head() && !mixed.is_forwarded_whole()
+    }
+
+    /// Replaces the stale entry by a newer one that another request has fetched meanwhile, and that
+    /// clients have seen.
+    fn refresh_stale_entry(&mut self) {
+        let shared = &self.config.process.shared;
+        let (Some(stand_in), Some(hot)) = (&mut self.looked.stand_in, shared.hot()) else {
+            return;
+        };
+        let generation = shared.generation();
+        let own = stand_in.entry.meta().stored_at;
+        if let Some(entry) = hot
+            .get_any(&stand_in.key)
+            .filter(|entry| entry.meta().stored_at > own)
+        {
+            stand_in.entry = entry;
+            stand_in.generation = generation;
+            stand_in.is_asked_for = false;
+        }
+    }
+
+    pub(in crate::exchange) fn may_replace(
+        &self,
+        entry: &CacheEntry,
+        failure: UpstreamFailure,
+        now: u64,
+    ) -> bool {
+        let said_by_node = match failure {
+            UpstreamFailure::Status(status) => matches!(status, 500 | 502 | 503 | 504),
+            _ => true,
+        };
+        said_by_node && entry.may_serve_stale_if_error(now)
+            || self.config.cache.use_stale.covers(failure) && entry.may_serve_stale(now)
+    }
+
+    /// Whether a stored response replaces the response with this head, because the node has
+    /// validated the entry, or has failed.
+    pub(in crate::exchange) fn replaces<'a, I>(&mut self, head: &ResponseHead<I>) -> bool
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        let Some(stand_in) = self.looked.stand_in.take() else {
+            return false;
+        };
+        if head.status == 304 {
+            return stand_in.is_asked_for && self.revalidated(&stand_in.entry, head);
+        }
+        // a host that reports no failure has no link to an owner either
+        let (failure, stands_in) = match self.looked.failed {
+            Some(failed) => (failed.failure, failed.is_stood_in_for),
+            None => {
+                let failure = UpstreamFailure::Status(head.status);
+                let covers = self.may_replace(&stand_in.entry, failure, self.looked.at);
+                (
+                    failure,
+                    covers && self.is_not_purged(&stand_in, self.looked.at),
+                )
+            }
+        };
+        if let (true, Phase::AwaitingUpdate) = (stands_in, &self.phase) {
+            // the stale entry is preferred to the node's error
+            self.discard_fill();
+            return true;
+        }
+        if !stands_in || !self.replace(&stand_in.entry, stand_in.id.as_deref(), CacheStatus::Stale)
+        {
+            return false;
+        }
+        if let UpstreamFailure::Status(status) = failure {
+            self.looked.forward_status = Some(status);
+        }
+        self.discard_fill();
+        self.remove_failed_headers(head);
+        true
+    }
+
+    /// Sends a stored response in place of the node's.
+    pub(in crate::exchange) fn replace(
+        &mut self,
+        entry: &CacheEntry,
+        id: Option<&[u8]>,
+        status: CacheStatus,
+    ) -> bool {
+        let mut asked = self.saved_lookup_request();
+        if let Some(failed) = self.looked.failed {
+            asked.now = failed.now;
+        }
+        let is_too_long = self.exceeds_limit(entry, id);
+        let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
+        let budget = &self.config.process.budget;
+        let stands = entry.check_within(budget, limit).is_ok();
+        if self.next_state(Event::Replace).is_err() || !stands || is_too_long {
+            return false;
+        }
+        let answer = self.respond_with(entry, id, &asked, EntryReservations::default());
+        let Some(answer) = answer else {
+            return false;
+        };
+        self.cache_status = status;
+        self.transition(Event::Replace, |_| Phase::Replacing(answer))
+            .is_ok()
+    }
+
+    /// Removes the headers of a failed response that a stale entry replaces.
+    fn remove_failed_headers<'a, I>(&mut self, head: &ResponseHead<I>)
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        for (name, _) in head.fields.clone() {
+            let is_set = self.head_edits.iter().any(|edit| {
+                let set = edit.name.as_bytes();
+                set.eq_ignore_ascii_case(name)
+            });
+            if is_set || !response_directives::is_stored_field(name) {
+                continue;
+            }
+            if let Ok(name) = String::from_utf8(name.to_vec()) {
+                self.head_edits.push(HeadEdit {
+                    name: name.into(),
+                    value: None,
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Status requests: reports of the workers' counters, and of the owner's state, for which the
+//! request may have to wait.
+
+use std::sync::Arc;
+
+use super::lookup_request::LookupAction;
+use super::waiting::{WaitTarget, WaitingRequest};
+use crate::cache::process::wake::Waiter;
+use crate::exchange::actions::Misuse;
+use crate::exchange::head::HeadEdit;
+use crate::exchange::machine::Exchange;
+use crate::exchange::phase::Phase;
+use crate::exchange::transitions::Event;
+use crate::status::board::MetricsBoard;
+use crate::status::report::Report;
+use crate::status::Format;
+
+/// A status request.
+#[derive(Clone, Copy, Debug)]
+pub struct StatusRequest<'a> {
+    /// Method of the request.
+    pub method: &'a [u8],
+    /// Query of the request (docs/observability.md).
+    pub query: &'a [u8],
+    /// Name and version of the host.
+    pub host: &'a str,
+    /// Counters of the host's workers.
+    pub board: MetricsBoard,
+    /// Identity under which the request is woken, as in [`LookupRequest`](super::lookup_request::LookupRequest); without
+    /// one the owner is not queried.
+    pub waiter: Option<Waiter>,
+    /// Milliseconds of the lookup clock, as in [`LookupRequest`](super::lookup_request::LookupRequest).
+    pub now: u64,
+    /// Seconds since 1970.
+    pub wall: u64,
+}
+
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+impl Exchange {
+    /// Reports the status in place of a lookup. The host calls it again once the request was woken,
+    /// or its wait has timed out.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless a response head is awaited.
+    pub fn report_status(&mut self, tell: &StatusRequest<'_>) -> Result<LookupAction, Misuse> {
+        self.is_administrative = true;
+        let waited = self.take_wakeup();
+        let Phase::AwaitingHead = self.phase else {
+            return Err(self.misuse(Event::Miss));
+        };
+        if !matches!(tell.method, b"GET" | b"HEAD") {
+            let allow = HeadEdit::set("Allow", b"GET, HEAD");
+            return self.respond_own(405, PLAIN, b"GET tells\n".to_vec(), [allow]);
+        }
+        let format = match Format::from_query(tell.query) {
+            Ok(format) => format,
+            Err(error) => return self.respond_own(400, PLAIN, (error + "\n").into_bytes(), None),
+        };
+        let shared = Arc::clone(&self.config.process.shared);
+        let owner = shared.owner();
+        if let (None, Some(owner), Some(waiter), true) =
+            (&waited, owner, tell.waiter, format.needs_owner())
+        {
+            if owner.query_status(waiter, tell.now) {
+                let waits = WaitingRequest::new(&shared, waiter, WaitTarget::AdminReply);
+                self.transition(Event::Wait, |_| Phase::Waiting(waits))?;
+                return Ok(LookupAction::Wait);
+            }
+        }
+        let said = owner.zip(tell.waiter).filter(|_| waited.is_some());
+        let said = said.and_then(|(owner, waiter)| owner.claim_admin_reply(waiter));
+        drop(waited);
+        let said = said.filter(|(status, _)| *status == 200);
+        let body = format.write(|| Report {
+            host: tell.host.to_owned(),
+            now: tell.wall,
+            sums: tell.board.totals(),
+            owner: said.and_then(|(_, json)| serde_json::from_slice(&json).ok()),
+            has_owner: owner.is_some(),
+        });
+        let no_store = HeadEdit::set("Cache-Control", b"no-store");
+        self.respond_own(200, format.media_type(), body.into_bytes(), [no_store])
+    }
+}

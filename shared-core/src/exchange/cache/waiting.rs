@@ -1,0 +1,158 @@
+//! Waiting for a response that another request fetches, or for entries of the owner.
+
+use std::sync::Arc;
+
+use crate::cache::chain::DispatchMark;
+use crate::cache::entry::CacheEntry;
+use crate::cache::process::flights::Wakeup;
+use crate::cache::process::owner_client::OwnerClient;
+use crate::cache::process::wake::Waiter;
+use crate::cache::process::Shared;
+use crate::cache::vary_key::HeaderNames;
+use crate::cache::Key;
+
+/// A request that waits. When it is dropped it leaves its flight, and a leadership that was
+/// offered to it is handed over.
+#[derive(Debug)]
+pub(in crate::exchange) struct WaitingRequest {
+    shared: Arc<Shared>,
+    /// Identity under which the request is woken.
+    waiter: Waiter,
+    awaited: WaitTarget,
+}
+
+/// The event that a request waits for.
+#[derive(Debug)]
+pub(in crate::exchange) enum WaitTarget {
+    /// One response, which another request fetches or the owner has.
+    Answer(Key, LookupSnapshot),
+    /// The owner's entries for a batch.
+    Stored,
+    /// Responses that other requests fetch for a batch, in a scope with these vary headers, and
+    /// the entries that the owner had for it.
+    Flights(LookupSnapshot, Option<HeaderNames>, Option<OwnerEntries>),
+    /// The owner's reply to a purge or status request.
+    AdminReply,
+    /// The wait has ended.
+    Nothing,
+}
+
+/// The state when a request began to wait.
+#[derive(Clone, Debug)]
+pub(in crate::exchange) struct LookupSnapshot {
+    /// Generation of the last purge.
+    pub(in crate::exchange) generation: u64,
+    /// State of the chain.
+    pub(in crate::exchange) mark: Option<DispatchMark>,
+}
+
+impl LookupSnapshot {
+    /// Whether an entry may be sent to the waiting request: it may have been fetched before the
+    /// request began, and with several event loops a purge may be in effect before this one
+    /// resumes.
+    pub(in crate::exchange) fn accepts_entry(&self, shared: &Shared, entry: &CacheEntry) -> bool {
+        shared.is_valid_since(self.generation) && entry.answers_request(self.mark.as_ref())
+    }
+}
+
+/// The owner's entries for a batch.
+#[derive(Debug)]
+pub(in crate::exchange) struct OwnerEntries {
+    pub(in crate::exchange) entries: Vec<(Key, Arc<CacheEntry>)>,
+    /// Generation of the last purge that was known before the owner's reply was read.
+    pub(in crate::exchange) generation: u64,
+}
+
+/// The result of waiting for a batch.
+#[derive(Debug, Default)]
+pub(in crate::exchange) struct BatchWakeup {
+    /// Responses that other requests fetched, if the batch waited for them.
+    pub(in crate::exchange) landed: Option<Vec<(Key, Arc<CacheEntry>)>>,
+    /// Vary headers when the batch began to wait for other requests.
+    pub(in crate::exchange) names: Option<HeaderNames>,
+    /// Entries of the owner, if it was queried.
+    pub(in crate::exchange) of_owner: Option<OwnerEntries>,
+}
+
+impl WaitingRequest {
+    pub(in crate::exchange) fn new(
+        shared: &Arc<Shared>,
+        waiter: Waiter,
+        awaited: WaitTarget,
+    ) -> Box<Self> {
+        Box::new(Self {
+            shared: Arc::clone(shared),
+            waiter,
+            awaited,
+        })
+    }
+
+    /// Returns the key of the single response that the request waits for, and the state at that
+    /// time.
+    pub(in crate::exchange) fn answer(&self) -> Option<(Key, LookupSnapshot)> {
+        match &self.awaited {
+            WaitTarget::Answer(key, since) => Some((*key, since.clone())),
+            _ => None,
+        }
+    }
+
+    /// Whether the request waits for the owner's reply to a purge or status request.
+    pub(in crate::exchange) fn is_admin_reply(&self) -> bool {
+        matches!(self.awaited, WaitTarget::AdminReply)
+    }
+
+    /// Claims the wakeup; `None` if the request was not woken.
+    pub(in crate::exchange) fn wakeup(mut self) -> Option<Wakeup> {
+        let turn = self.shared.flights.claim(self.waiter)?;
+        self.awaited = WaitTarget::Nothing;
+        Some(turn)
+    }
+
+    /// Claims the result of waiting for a batch.
+    pub(in crate::exchange) fn batch_wakeup(mut self) -> BatchWakeup {
+        let shared = Arc::clone(&self.shared);
+        match std::mem::replace(&mut self.awaited, WaitTarget::Nothing) {
+            WaitTarget::Stored => {
+                // read before the entries: a purge may occur meanwhile
+                let generation = shared.generation();
+                let claim = |owner: &dyn OwnerClient| OwnerEntries {
+                    entries: owner.claim_all(self.waiter),
+                    generation,
+                };
+                BatchWakeup {
+                    of_owner: shared.owner().map(claim),
+                    ..BatchWakeup::default()
+                }
+            }
+            WaitTarget::Flights(since, names, of_owner) => {
+                let mut landed = shared.flights.claim_all(self.waiter);
+                landed.retain(|(_, entry)| since.accepts_entry(&shared, entry));
+                BatchWakeup {
+                    landed: Some(landed),
+                    names,
+                    of_owner,
+                }
+            }
+            awaited => {
+                self.awaited = awaited;
+                BatchWakeup::default()
+            }
+        }
+    }
+}
+
+impl Drop for WaitingRequest {
+    fn drop(&mut self) {
+        let (shared, waiter) = (&self.shared, self.waiter);
+        shared.forget(waiter);
+        match &self.awaited {
+            WaitTarget::Answer(key, _) => shared.leave(key, waiter),
+            WaitTarget::Stored => drop(shared.owner().map(|owner| owner.claim_all(waiter))),
+            WaitTarget::Flights(..) => drop(shared.flights.claim_all(waiter)),
+            WaitTarget::AdminReply => {
+                drop(shared.owner().map(|owner| owner.claim_admin_reply(waiter)));
+            }
+            WaitTarget::Nothing => {}
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The conversion of a response to another format, while its body arrives.
+
+use std::borrow::Cow;
+
+use super::head::HeadEdit;
+use crate::config::RouteConfig;
+use crate::gzip::inflate::gunzip;
+use crate::memory::Reservation;
+use crate::transcode::engine::problem;
+use crate::transcode::{TranscodeError, Transcoder};
+
+/// Length beyond which a response counts as long: more than a block with its blobs has, and the
+/// default of the bytes that are buffered of an original. Bytes.
+const LONG: u64 = 4 << 20;
+
+/// Returns a slot among the long responses that the process transcodes at a time, which is
+/// released when it is dropped; `None` if a response of this length needs none.
+pub(super) fn reserve_slot(
+    config: &RouteConfig,
+    length: u64,
+) -> Result<Option<Reservation>, TranscodeError> {
+    if length <= LONG {
+        return Ok(None);
+    }
+    let transcodings = &config.process.transcodings;
+    let place = transcodings.reserve(1, config.ssz.concurrency);
+    place.map(Some).ok_or(TranscodeError::Busy)
+}
+
+/// The conversion of one body.
+#[derive(Debug)]
+pub(super) struct Conversion {
+    pub(super) stage: Result<Transcoder, TranscodeError>,
+    /// Whether the client accepts the original, too.
+    pub(super) takes_original: bool,
+    /// Source of the request, which determines the response if the conversion fails.
+    pub(super) of: ConversionSource,
+    /// Whether the body arrives as gzip.
+    pub(super) is_gzip: bool,
+    /// Whether no header declares the format of the body.
+    pub(super) is_unlabelled: bool,
+    /// Whether the original was too long to be buffered.
+    pub(super) is_original_lost: bool,
+    /// Number of bytes of the body that were received.
+    pub(super) came: u64,
+    /// Slot of this conversion, if the response is long.
+    pub(super) place: Option<Reservation>,
+    /// Edits of the head that apply if an error is sent instead.
+    pub(super) refused_edits: Vec<HeadEdit>,
+}
+
+/// The kind of request whose response is converted.
+#[derive(Debug)]
+pub(super) enum ConversionSource {
+    /// A route of the Beacon API, which can be requested again.
+    Route,
+    /// A call, whose client is informed of its result in any case.
+    Call,
+    /// A route of the Engine API, which is a call at the node; with the beginning of the
+    /// response, which may be an error.
+    Payload(Vec<u8>),
+    /// A call, which is a route at the node; with the beginning of the response, which may be an
+    /// error.
+    Reply(Vec<u8>),
+}
+
+impl Conversion {
+    /// Number of bytes of the output that were written.
+    pub(super) fn written(&self) -> usize {
+        self.stage.as_ref().map_or(0, Transcoder::written)
+    }
+
+    /// Whether the original can be sent.
+    pub(super) fn keeps_original(&self) -> bool {
+        self.takes_original && !self.is_original_lost
+    }
+
+    /// Whether an error is sent if the conversion fails.
+    pub(super) fn sends_error(&self) -> bool {
+        !self.takes_original || matches!(self.of, ConversionSource::Call) && self.is_original_lost
+    }
+
+    /// Maximum length in bytes of a decompressed body: bridged responses have no other use.
+    pub(super) fn max_decompressed_length(&self, config: &RouteConfig) -> u64 {
+        let most = config.ssz.max_size;
+        match self.of {
+            ConversionSource::Route | ConversionSource::Call => config.max_oneshot,
+            // the JSON form, with members that SSZ does not have
+            ConversionSource::Payload(_) => most.saturating_mul(4).max(config.max_oneshot),
+            ConversionSource::Reply(_) => most.max(config.max_oneshot),
+        }
+    }
+
+    /// Appends a piece to the beginning of the response, if that may be an error.
+    pub(super) fn append_error_prefix(&mut self, piece: &[u8]) {
+        if let ConversionSource::Payload(said) | ConversionSource::Reply(said) = &mut self.of {
+            let more = piece.len().min(problem::MAX_ERROR_BYTES - said.len());
+            if said.try_reserve(more).is_ok() {
+                said.extend_from_slice(&piece[..more]);
+            }
+        }
+    }
+
+    /// Reserves a slot, if a response of this length needs one and has none.
+    pub(super) fn ensure_slot(
+        &mut self,
+        config: &RouteConfig,
+        length: u64,
+    ) -> Result<(), TranscodeError> {
+        if self.place.is_none() {
+            self.place = reserve_slot(config, length)?;
+        }
+        Ok(())
+    }
+
+    /// Beginning of the response, decompressed.
+    pub(super) fn error_prefix(&self) -> Cow<'_, [u8]> {
+        let (ConversionSource::Payload(said) | ConversionSource::Reply(said)) = &self.of else {
+            return Cow::Borrowed(&[]);
+        };
+        match self.is_gzip {
+            true => gunzip(said, problem::MAX_ERROR_BYTES)
+                .unwrap_or_default()
+                .into(),
+            false => Cow::Borrowed(said),
+        }
+    }
+
+    /// Records a failure: the output and the slot are released.
+    pub(super) fn fail(&mut self, why: TranscodeError) {
+        if self.stage.is_ok() {
+            self.stage = Err(why);
+        }
+        self.place = None;
+    }
+}

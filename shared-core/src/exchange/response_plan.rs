@@ -1,0 +1,288 @@
+//! The plan for a response, made from its head.
+
+use std::sync::Arc;
+
+use super::actions::{HeadAction, Misuse};
+use super::buffered::{BodyPipeline, BodyStages, BufferedBody, CompressionSettings};
+use super::head::{Coding, HeadEdit, Header, Response, ResponseHead};
+use super::machine::Exchange;
+use super::phase::Phase;
+use super::stream_encoder::BodyStream;
+use super::transitions::Event;
+use crate::config::RouteConfig;
+use crate::faults::{panic_if, Fault};
+use crate::memory;
+use crate::mode::Mode;
+use crate::negotiate::media_type;
+use crate::request_coding::BodyCoding;
+
+/// The plan for a response that is not passed unchanged.
+pub(super) enum ResponsePlan {
+    /// The body is buffered and processed when it is complete.
+    Buffer(Box<BodyPipeline>),
+    /// The body is compressed while it arrives.
+    Stream(Box<BodyStream>),
+    /// The body is merged with the stored part of the batch.
+    Merge,
+}
+
+impl Exchange {
+    /// Handles the final response head (not 1xx other than 101).
+    ///
+    /// # Errors
+    /// [`Misuse`] unless it follows the request head.
+    pub fn response_head<'a, I>(&mut self, head: ResponseHead<I>) -> Result<HeadAction, Misuse>
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        self.stop_waiting();
+        if !self.awaits_head() {
+            return Err(self.misuse(Event::HeadToPass));
+        }
+        panic_if(Fault::PanicHead);
+        let switches = matches!(self.phase, Phase::AwaitingHead | Phase::AwaitingPart(_))
+            && head.status == 101
+            && !self.may_switch_protocol(&head);
+        if switches {
+            self.discard_fill();
+            self.transition(Event::Fail, |_| Phase::Cut)?;
+            return Ok(HeadAction::Fail);
+        }
+        self.record_rejected_formats(head.status, head.fields.clone());
+        self.record_response_coding(head.fields.clone());
+        self.record_status(head.status);
+        self.observe_status(head.status);
+        if let Phase::AwaitingUpdate = self.phase {
+            return self.plan_background_response(head);
+        }
+        if !self.storing.is_judged {
+            self.invalidate(&head);
+            self.decide_storage(&head);
+        }
+        if let Phase::Replacing(_) = self.phase {
+            self.next_state(Event::HeadToBuffer)?;
+            return Ok(HeadAction::Buffer);
+        }
+        self.cache_status_edit(&head);
+        let bound = self.response_limit(&head);
+        let coding = match bound {
+            Some(_) => BodyCoding::from_response(head.fields.clone()),
+            None => BodyCoding::None,
+        };
+        if bound.is_some_and(|most| Self::head_exceeds_limit(&head, coding, most)) {
+            self.upstream_body_exceeds_limit()?;
+            return Ok(HeadAction::Buffer);
+        }
+        let is_measured = head.content_length.is_some() && coding == BodyCoding::None;
+        let bound = bound.filter(|_| !is_measured);
+        let mut judged = self.plan_response(&head, bound.is_some());
+        if let Some(most) = bound {
+            let Some(bounded) = self.buffer_for_limit(judged, &head, coding, most) else {
+                self.upstream_body_exceeds_limit()?;
+                return Ok(HeadAction::Buffer);
+            };
+            judged = Ok(bounded);
+        }
+        self.add_vary_accept(&head);
+        match judged {
+            Ok(ResponsePlan::Stream(stream)) => {
+                self.transition(Event::HeadToStream, |_| Phase::Streaming(stream))?;
+                Ok(HeadAction::Stream)
+            }
+            Ok(ResponsePlan::Buffer(whole)) => {
+                self.transition(Event::HeadToBuffer, |_| Phase::Collecting(whole))?;
+                Ok(HeadAction::Buffer)
+            }
+            Ok(ResponsePlan::Merge) => {
+                self.transition(Event::HeadToMerge, Phase::into_buffering_part)?;
+                Ok(HeadAction::Buffer)
+            }
+            Err(reason) => {
+                self.start_passing(Event::HeadToPass, BufferedBody::for_head(&head), reason)?;
+                Ok(self.copy_or_pass())
+            }
+        }
+    }
+
+    /// Sets `Vary` of a partial response or a 304 as the complete response would have it (RFC
+    /// 9110, 15.3.7 and 15.4.5). A 304 may have no `Content-Type`.
+    fn set_vary_of_complete_response<'a, I>(&mut self, head: &ResponseHead<I>)
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        let response = Response::read(head.fields.clone());
+        let types = &self.config.types;
+        let is_left_alone = response.coding == Coding::Other
+            || response.no_transform
+            || self.request.no_transform
+            || response.content_type.is_some_and(|it| !types.contains(it));
+        if !is_left_alone {
+            self.varies = true;
+            response.vary_accept_encoding_edits(head.host_writes_vary, &mut self.head_edits);
+        }
+    }
+
+    /// Whether a response head is expected.
+    pub(super) fn awaits_head(&self) -> bool {
+        use Phase::{AwaitingHead, AwaitingPart, AwaitingUpdate, Replacing};
+        matches!(
+            self.phase,
+            AwaitingHead | AwaitingPart(_) | AwaitingUpdate | Replacing(_)
+        )
+    }
+
+    /// Passes the rest of the response unchanged.
+    pub(super) fn start_passing(
+        &mut self,
+        event: Event,
+        held: BufferedBody,
+        reason: Mode,
+    ) -> Result<(), Misuse> {
+        self.transition(event, |_| Phase::Passing(Box::new(held)))?;
+        self.mode = reason;
+        Ok(())
+    }
+
+    /// Returns the plan for a response, or the reason to pass it unchanged. Sets the head edits.
+    /// A response with a limit is not streamed.
+    pub(super) fn plan_response<'a, I>(
+        &mut self,
+        head: &ResponseHead<I>,
+        is_bounded: bool,
+    ) -> Result<ResponsePlan, Mode>
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        let config = Arc::clone(&self.config);
+        if !config.enable {
+            return Err(Mode::Off);
+        }
+        if head.subrequest {
+            return Err(Mode::Subrequest);
+        }
+        if self.can_be_merged(head.status) {
+            self.part_head(&Response::read(head.fields.clone()), head);
+            return Ok(ResponsePlan::Merge);
+        }
+        let response = Response::read(head.fields.clone());
+        let to_be_made = self.conversion_for(&response, head);
+        match head.status {
+            101 => return Err(Mode::Upgrade),
+            206 if to_be_made.is_some() => {}
+            206 | 304 => {
+                self.set_vary_of_complete_response(head);
+                return Err(Mode::Status);
+            }
+            0..=199 | 204 | 205 => return Err(Mode::Status),
+            _ => {}
+        }
+        if let Some((negotiated, format)) = to_be_made {
+            match self.plan_conversion(negotiated, format, &response, head) {
+                Ok(judged) => return judged,
+                // the response keeps its own format
+                Err(why) => self.not_ssz = Some(why.mode()),
+            }
+        }
+        if response.coding == Coding::Other {
+            return Err(Mode::Encoded);
+        }
+        if !response
+            .content_type
+            .is_some_and(|content_type| config.types.contains(content_type))
+        {
+            return Err(match response.coding {
+                Coding::Identity => Mode::Type,
+                _ => Mode::Encoded,
+            });
+        }
+        if response.no_transform || self.request.no_transform {
+            return Err(Mode::NoTransform);
+        }
+        self.varies = true;
+        response.vary_accept_encoding_edits(head.host_writes_vary, &mut self.head_edits);
+        let mut held = BufferedBody::for_head(head);
+        response.edits_for_compressed_body(&mut held.recoded_edits);
+
+        let accept = self.request.accept_encoding;
+        let inflates = response.coding == Coding::Gzip;
+        if inflates && accept.allows_gzip() {
+            return Err(Mode::Encoded);
+        }
+        let stages = BodyStages {
+            inflates,
+            transcoding: None,
+            gzip: (!inflates).then_some(CompressionSettings {
+                at_any_length: accept.refuses_identity() && accept.prefers_gzip(),
+            }),
+        };
+        let mut whole = Box::new(BodyPipeline::new(stages, held));
+        whole.check_length(&config)?;
+        if !inflates {
+            if !accept.prefers_gzip() {
+                return Err(Mode::AcceptEncoding);
+            }
+            if !head.coding_allowed {
+                return Err(Mode::HostPolicy);
+            }
+        }
+        if self.request.head {
+            // a GET would be sent with another length (RFC 9110, 9.3.2 and 8.6)
+            self.head_edits.push(HeadEdit::remove("Content-Length"));
+            if inflates {
+                self.head_edits.push(HeadEdit::remove("Content-Encoding"));
+            }
+            self.head_edits.append(&mut whole.held.recoded_edits);
+            return Err(Mode::Head);
+        }
+        if memory::is_short() {
+            return Err(Mode::Memory);
+        }
+        let declared = whole.held.declared;
+        let at_once = head.unbuffered
+            || config.hold == 0 && declared.is_none()
+            || whole.is_beyond_oneshot(&config)
+            // a response with a Content-Length can't have trailers
+            || response.announces_trailers && head.delimited && declared.is_none()
+            || response
+                .content_type
+                .is_some_and(media_type::is_event_stream);
+        if at_once && !inflates && !is_bounded {
+            return self.plan_stream(&mut whole.held);
+        }
+        match declared.map(|length| whole.held.reserve_for_length(&config, length)) {
+            None | Some(Ok(())) => Ok(ResponsePlan::Buffer(whole)),
+            Some(Err(_)) if !inflates => {
+                whole.held.reservation = None;
+                self.plan_stream(&mut whole.held)
+            }
+            Some(Err(reason)) => Err(reason),
+        }
+    }
+
+    fn plan_stream(&mut self, held: &mut BufferedBody) -> Result<ResponsePlan, Mode> {
+        let mut stream = BodyStream::open(&self.config, held)?;
+        self.set_stream_headers(&mut stream);
+        Ok(ResponsePlan::Stream(stream))
+    }
+}
+
+impl BodyPipeline {
+    fn is_beyond_oneshot(&self, config: &RouteConfig) -> bool {
+        let declared = self.held.declared;
+        declared.is_some_and(|length| length as u64 > config.max_oneshot)
+    }
+
+    fn check_length(&self, config: &RouteConfig) -> Result<(), Mode> {
+        let Some(length) = self.held.declared else {
+            return Ok(());
+        };
+        if length == 0 || self.is_below_gate(config, length) {
+            return Err(Mode::TooSmall);
+        }
+        if self.stages.inflates && self.is_beyond_oneshot(config) {
+            // a body that can't be buffered keeps its coding
+            return Err(Mode::Encoded);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! JSON-RPC calls whose results clients request as SSZ. The request's body names the method, so
+//! it is read even if nothing is cached.
+
+use super::cache::lookup_request::{BodyLength, LookupRequest};
+use super::machine::Exchange;
+use super::transitions::State;
+use crate::cache::reason::Reason;
+use crate::cache::status::CacheStatus;
+use crate::gzip::inflate::InflateError;
+use crate::jsonrpc::request::{parse, read_prefix, Request};
+use crate::mode::Mode;
+use crate::negotiate::accept::FormatPreference;
+use crate::transcode::engine::rpc_request::RpcRequest;
+use crate::transcode::{call, TranscodeError, TranscodeRequest};
+
+impl Exchange {
+    /// Whether a request with a body of this length may be a call whose result is to be SSZ.
+    pub(super) fn may_have_ssz_result(&self, length: BodyLength) -> bool {
+        self.ssz_result_preference().is_some() && length != BodyLength::Known(0)
+    }
+
+    fn ssz_result_preference(&self) -> Option<FormatPreference> {
+        let is_asked = matches!(self.state(), State::AwaitingHead | State::Rewriting);
+        let wish = self.request.call.filter(|_| is_asked);
+        wish.filter(|wish| matches!(wish, FormatPreference::Ssz | FormatPreference::SszOnly))
+    }
+
+    /// Whether the call was not read yet, and its result may have to be SSZ.
+    pub(super) fn may_still_have_ssz_result(&self) -> bool {
+        self.ssz_result_preference().is_some() && self.request.ssz.is_none()
+    }
+
+    /// Whether the cache does not need the request's body.
+    pub(super) fn is_not_for_cache(&self) -> bool {
+        self.looked.is_for_others
+    }
+
+    /// Whether the cache does not need the request's body (`None` if there is no memory for it).
+    /// Reads the body to detect a call whose result is to be SSZ.
+    pub(super) fn is_call_for_transcoding(&mut self, body: Option<&[u8]>) -> bool {
+        let is_for_others = self.looked.is_for_others;
+        if !self.may_still_have_ssz_result() {
+            return is_for_others;
+        }
+        let Some(body) = body else {
+            self.not_ssz = Some(Mode::Memory);
+            return is_for_others;
+        };
+        if self.request.coding.supported().is_none() {
+            self.negotiate_call(body);
+            return is_for_others;
+        }
+        if is_for_others {
+            // a job decompresses it
+            return true;
+        }
+        let cap = usize::try_from(self.config.cache.max_request).unwrap_or(usize::MAX);
+        match self.decompress_within(body, cap, None) {
+            Ok(decoded) => {
+                self.looked.was_decoded = Some(true);
+                self.negotiate_call(&decoded.body);
+            }
+            Err(InflateError::OutOfMemory) => self.not_ssz = Some(Mode::Memory),
+            Err(_) => {}
+        }
+        false
+    }
+
+    /// Whether a request with a body of this length may be a call for a route of the node.
+    pub(super) fn may_be_witness_call(&self, length: BodyLength) -> bool {
+        self.request.route.is_some() && length != BodyLength::Known(0)
+    }
+
+    /// Whether the request's body is a call for a route of the node, or may be one: a compressed
+    /// body that is too long for an event loop is left to a job. Without memory to read the
+    /// body, its beginning decides: the node would not know the method.
+    pub(super) fn is_witness_call(
+        &mut self,
+        body: Option<&[u8]>,
+        asked: &LookupRequest<'_>,
+    ) -> bool {
+        if self.state() != State::AwaitingHead {
+            return false;
+        }
+        let Some(body) = body else {
+            let begins = read_prefix(asked.body);
+            return begins.is_some_and(|(method, id)| {
+                self.select_witness_call(method, id.unwrap_or(b"null"))
+            });
+        };
+        if self.request.route.is_none() || self.request.coding.supported().is_none() {
+            return self.detect_ssz_call(body);
+        }
+        if self.looked.is_for_others {
+            return true;
+        }
+        let cap = usize::try_from(self.config.cache.max_request).unwrap_or(usize::MAX);
+        match self.decompress_within(body, cap, None) {
+            Ok(decoded) => self.detect_ssz_call(&decoded.body),
+            Err(InflateError::TooLarge) => {
+                self.reason = Reason::RequestLength;
+                self.may_invalidate(asked);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Returns whether the body is a call for a route of the node. If it is not, no later call
+    /// reads it again.
+    pub(super) fn detect_ssz_call(&mut self, body: &[u8]) -> bool {
+        if self.request.called.is_some() {
+            return true;
+        }
+        let is_called = self.parse_witness_call(body);
+        if !is_called {
+            self.request.route = None;
+        }
+        is_called
+    }
+
+    fn parse_witness_call(&mut self, body: &[u8]) -> bool {
+        if self.request.route.is_none() {
+            return false;
+        }
+        match parse(body, 0) {
+            Ok(Request::Single(call)) => {
+                let id = call.id;
+                id.is_some_and(|id| self.select_witness_call(call.method, id))
+            }
+            _ => false,
+        }
+    }
+
+    fn select_witness_call(&mut self, method: &[u8], id: &[u8]) -> bool {
+        let Some((_, fork)) = &self.request.route else {
+            return false;
+        };
+        let Some(called) = RpcRequest::for_method(method, *fork) else {
+            return false;
+        };
+        self.request.called = Some(called);
+        self.looked.rpc_method = method.to_vec();
+        self.looked.rpc_id = id.to_vec();
+        if self.config.caches() {
+            self.cache_status = CacheStatus::Bypass;
+            self.reason = Reason::Ssz;
+        }
+        true
+    }
+
+    /// Reads a body, and negotiates SSZ if it is a call whose result is to be SSZ.
+    pub(super) fn negotiate_call(&mut self, body: &[u8]) {
+        let Some(wish) = self.ssz_result_preference() else {
+            return;
+        };
+        // not even the second call of a batch is read
+        let Ok(Request::Single(call)) = parse(body, 0) else {
+            return;
+        };
+        let (Some(gives), Some(id)) = (call::result_type(call.method), call.id) else {
+            return;
+        };
+        self.looked.rpc_method = call.method.to_vec();
+        self.looked.rpc_id = id.to_vec();
+        self.negotiate(Some(TranscodeRequest { gives, wish }));
+    }
+}
+
+/// Returns the JSON-RPC error for a call whose result can't be sent.
+pub(super) fn transcode_error_response(id: &[u8], why: &TranscodeError) -> Vec<u8> {
+    const INTERNAL: i32 = -32603;
+    let message = format!("this result can't be had as SSZ: {why}");
+    let error = serde_json::json!({ "code": INTERNAL, "message": message });
+    let mut body = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
+    body.extend_from_slice(id);
+    body.extend_from_slice(b",\"error\":");
+    body.extend_from_slice(error.to_string().as_bytes());
+    body.push(b'}');
+    body
+}

@@ -1,0 +1,76 @@
+//! Reasons to reject a request under a policy, and the responses to it.
+
+use super::head::HeadEdit;
+use crate::jsonrpc::request::ParseRefusal;
+
+/// The reason why the calls of a request can't be verified.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Unverifiable {
+    /// The body is not JSON.
+    Syntax,
+    /// The body is not strictly JSON-RPC.
+    Request(ParseRefusal),
+    /// The batch has more calls than this maximum.
+    Batch(usize),
+    /// The request has a body, or names a method in its query, and is no POST.
+    Method,
+    /// The connection changes its protocol.
+    Upgrade,
+    /// The body is too long.
+    Length,
+    /// The body has a content coding that is not decompressed here, or is text in another
+    /// encoding than UTF-8.
+    Coding,
+    /// The client waits for a 100 (Continue) that the host does not send.
+    Expectation,
+    /// There is no memory to read the body, or the host could not read it.
+    Memory,
+}
+
+impl Unverifiable {
+    /// Status of the response. Errors about calls are sent with 200, as nodes do; errors about
+    /// the HTTP request are not.
+    pub(super) fn status(self) -> u16 {
+        match self {
+            Unverifiable::Syntax | Unverifiable::Request(_) | Unverifiable::Batch(_) => 200,
+            Unverifiable::Method => 405,
+            Unverifiable::Upgrade => 403,
+            Unverifiable::Length => 413,
+            Unverifiable::Coding => 415,
+            Unverifiable::Expectation => 417,
+            Unverifiable::Memory => 503,
+        }
+    }
+
+    /// Header that the response must have.
+    pub(super) fn header(self) -> Option<HeadEdit> {
+        match self {
+            Unverifiable::Method => Some(HeadEdit::set("Allow", b"POST")),
+            _ => None,
+        }
+    }
+
+    pub(super) fn body(self) -> Vec<u8> {
+        const PARSE: i32 = -32700;
+        const REQUEST: i32 = -32600;
+        const INTERNAL: i32 = -32603;
+        let (code, message) = match self {
+            Unverifiable::Syntax => (PARSE, "it is not JSON".into()),
+            Unverifiable::Request(why) => (REQUEST, format!("it is not JSON-RPC 2.0: {why}")),
+            Unverifiable::Batch(most) => {
+                (REQUEST, format!("a batch may have {most} calls at most"))
+            }
+            Unverifiable::Method => (REQUEST, "what is called is POSTed".into()),
+            Unverifiable::Upgrade => (REQUEST, "what is called here is called by HTTP".into()),
+            Unverifiable::Length => (REQUEST, "it is too long".into()),
+            Unverifiable::Coding => (
+                REQUEST,
+                "its body is coded in a way that is not read".into(),
+            ),
+            Unverifiable::Expectation => (REQUEST, "100-continue is not supported here".into()),
+            Unverifiable::Memory => (INTERNAL, "there is no memory to read it".into()),
+        };
+        let error = serde_json::json!({ "code": code, "message": message });
+        format!("{{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{error}}}").into_bytes()
+    }
+}

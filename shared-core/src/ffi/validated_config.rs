@@ -1,0 +1,477 @@
+//! The configuration of a host as a whole: its directives, blocks, routes and
+//! store.
+
+use std::sync::Arc;
+
+use super::config::{core_name, free, sszip_config, sszip_route_settings, values_of, PROCESS};
+use super::link;
+use super::panic::{borrow, borrow_mut, borrow_sized, boundary, write_result};
+use super::types::{sszip_status, sszip_str};
+use crate::allocator;
+use crate::config::files;
+use crate::config::head_sources::NamespaceSource;
+use crate::config::upstreams::{Destination, Upstreams};
+use crate::config::validated::{RouteDeclaration, ValidatedConfig};
+use crate::config::{ConfigBlock, DirectiveLocation, RouteConfig};
+use crate::exchange;
+
+/// A whole configuration: the directives of each block, and the inherited
+/// settings of each route.
+#[derive(Default)]
+pub struct sszip_validated_config {
+    plan: ValidatedConfig,
+    blocks: Vec<ConfigBlock>,
+    #[allow(clippy::vec_box)] // the host has pointers to them
+    configs: Vec<Box<sszip_config>>,
+    upstreams: Upstreams,
+    /// Prefix of folders that are not absolute; other files have
+    /// `file_prefix`.
+    prefix: Vec<u8>,
+    file_prefix: Vec<u8>,
+    /// Text of the last call: an error or a warning.
+    said: String,
+    /// Folder, socket, data and heads of a store, and the owner's address;
+    /// each ends with NUL after the check.
+    store: [String; 4],
+    owner: String,
+}
+
+/// A directive of the configuration.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct sszip_directive {
+    /// `sizeof(sszip_directive)`, so that the struct may grow.
+    pub size: usize,
+    /// Name, as in docs/directives.md.
+    pub name: sszip_str,
+    /// Arguments of the directive.
+    pub values: *const sszip_str,
+    /// Number of arguments.
+    pub nvalues: usize,
+    /// File that contains the directive.
+    pub file: sszip_str,
+    /// Line of the directive in the file.
+    pub line: usize,
+}
+
+/// A route, after all its directives were read.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct sszip_route {
+    /// `sizeof(sszip_route)`, so that the struct may grow.
+    pub size: usize,
+    /// Name of the route, for messages.
+    pub name: sszip_str,
+    /// Argument of its directive `cache_namespace`; NULL `data`: it has none.
+    pub name_space: sszip_str,
+    /// The namespace contains variables, so that it differs from request to
+    /// request.
+    pub per_request: bool,
+    /// Requests end on the route.
+    pub answers: bool,
+    /// The route accepts purges.
+    pub purges: bool,
+    /// URL of the upstream as the configuration names it; NULL `data`: the
+    /// route has none, or it differs from request to request.
+    pub url: sszip_str,
+    /// Response headers that the host's own configuration hides from clients
+    /// on this route. Inner routes do not inherit them.
+    pub hidden: *const sszip_str,
+    /// Number of hidden headers.
+    pub nhidden: usize,
+    /// Maximum length of a request body that the host keeps in memory, in
+    /// bytes; 0: only its other limits apply.
+    pub body_buffer: u64,
+    /// Upstream requests use HTTP/1.0.
+    pub is_http_1_0: bool,
+}
+
+/// The host's own store. A number that is 0 means the owner's default. The
+/// strings are NUL-terminated; `len` does not count the NUL.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct sszip_store {
+    /// Folder of the store, an absolute path. One owner at a time may use it.
+    pub folder: sszip_str,
+    /// Path of the owner's socket in the folder.
+    pub socket: sszip_str,
+    /// Path of the database in the folder.
+    pub data: sszip_str,
+    /// Maximum size on disk, in bytes.
+    pub max_size: u64,
+    /// Maximum size of the entries in the owner's memory, in bytes.
+    pub memory: u64,
+    /// Maximum length of one entry, in bytes.
+    pub max_entry: u64,
+    /// Time without a request after which an entry is removed, in
+    /// milliseconds.
+    pub inactive: u64,
+    /// Entries are not recompressed before they are written to disk.
+    pub no_recompress: bool,
+    /// Head sources that the owner follows, in the owner's format. Contains
+    /// secrets.
+    pub heads: sszip_str,
+}
+
+/// Creates an empty configuration. Folders that are not absolute are relative
+/// to `prefix`, other files to `file_prefix`. The host owns it and frees it
+/// with `sszip_validated_config_free`.
+///
+/// # Safety
+/// The strings are valid; `out` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_validated_config_new(
+    prefix: sszip_str,
+    file_prefix: sszip_str,
+    out: *mut *mut sszip_validated_config,
+) -> sszip_status {
+    boundary(|| {
+        // SAFETY: the function's contract.
+        let (prefix, file_prefix) = unsafe { (prefix.bytes(), file_prefix.bytes()) };
+        let plan = sszip_validated_config {
+            prefix: prefix.to_vec(),
+            file_prefix: file_prefix.to_vec(),
+            ..sszip_validated_config::default()
+        };
+        write_result!(out, Box::into_raw(Box::new(plan)));
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// Adds a directive to the block `*block`; 0: a new block, whose number is
+/// written to `*block`.
+///
+/// Writes a text for the operator to `text`, which continues the directive's
+/// name: on `SSZIP_STATUS_INVALID` the error and the accepted values, and the
+/// configuration is unchanged; on `SSZIP_STATUS_OK` a warning, or an empty
+/// string. Valid until the next call for `plan`.
+///
+/// # Safety
+/// `plan` is NULL or from `sszip_validated_config_new` and not freed; `block` points at a
+/// number of that plan or 0; `directive` is NULL or valid with all that it
+/// points at; `text` points at memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_validated_config_set(
+    plan: *mut sszip_validated_config,
+    block: *mut usize,
+    directive: *const sszip_directive,
+    text: *mut sszip_str,
+) -> sszip_status {
+    boundary(|| {
+        let plan = borrow_mut!(plan);
+        let block = borrow_mut!(block);
+        let directive = borrow_sized!(directive);
+        // SAFETY: the function's contract.
+        let values = unsafe { values_of(directive.values, directive.nvalues) };
+        // SAFETY: the function's contract.
+        let (name, file) = unsafe { (directive.name.bytes(), directive.file.bytes()) };
+        let at = format!("{}:{}", String::from_utf8_lossy(file), directive.line);
+        let set = plan.set(block, core_name(name), &values, &at);
+        // SAFETY: the function's contract.
+        unsafe { plan.write_text(set, text) }
+    })
+}
+
+/// Adds the route of the block `*block` inside the block `outer`, and writes
+/// its settings to `settings`; `settings->config` is valid until
+/// `sszip_validated_config_free`. 0: a block without directives; if `*block` is 0, a
+/// number is written to it.
+///
+/// Writes a text for the operator to `text`: on `SSZIP_STATUS_INVALID` the
+/// error with its position in the configuration; on `SSZIP_STATUS_OK` a
+/// warning, or an empty string. Valid until the next call for `plan`.
+///
+/// # Safety
+/// `plan` is NULL or from `sszip_validated_config_new` and not freed; `block` points at a
+/// number of that plan or 0, which `outer` is, too; `route` is NULL or valid
+/// with all that it points at; the results point at memory of their type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_validated_config_add_route(
+    plan: *mut sszip_validated_config,
+    block: *mut usize,
+    outer: usize,
+    route: *const sszip_route,
+    settings: *mut sszip_route_settings,
+    text: *mut sszip_str,
+) -> sszip_status {
+    boundary(|| {
+        let plan = borrow_mut!(plan);
+        let block = borrow_mut!(block);
+        let route = borrow_sized!(route);
+        // SAFETY: the function's contract.
+        let hidden = unsafe { values_of(route.hidden, route.nhidden) };
+        // SAFETY: the function's contract.
+        let (name, name_space) = unsafe { (route.name.bytes(), route.name_space.bytes()) };
+        // SAFETY: the function's contract.
+        let url = (!route.url.data.is_null()).then(|| unsafe { route.url.bytes() });
+        let Some(mut config) = plan.inherit(block, outer, &hidden) else {
+            return sszip_status::SSZIP_STATUS_MISUSE;
+        };
+        config.destination = Destination::new(name, url, &plan.upstreams);
+        let route = RouteDeclaration {
+            name: &format!("location \"{}\"", String::from_utf8_lossy(name)),
+            named: match (route.per_request, route.name_space.data.is_null()) {
+                (true, _) => NamespaceSource::PerRequest,
+                (false, true) => NamespaceSource::Derived,
+                (false, false) => NamespaceSource::Fixed(name_space),
+            },
+            answers: route.answers,
+            purges: route.purges,
+            body_buffer: (route.body_buffer > 0).then_some(route.body_buffer),
+            is_http_1_0: route.is_http_1_0,
+        };
+        let added = plan.plan.add(&config, route);
+        let added = added
+            .map(|text| text.map(|text| with_nginx_names(&text)))
+            .map_err(|error| with_nginx_names(&error));
+        let config = Box::new(sszip_config(Arc::new(config)));
+        write_result!(settings, sszip_route_settings::from_config(&config));
+        plan.configs.push(config);
+        // SAFETY: the function's contract.
+        unsafe { plan.write_text(added, text) }
+    })
+}
+
+/// Adds a named group of servers, which the `url` of a route may refer to by
+/// this name.
+///
+/// # Safety
+/// `plan` is NULL or from `sszip_validated_config_new` and not freed; `servers` are
+/// `nservers` valid strings, and `name` is one.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_validated_config_add_upstream(
+    plan: *mut sszip_validated_config,
+    name: sszip_str,
+    servers: *const sszip_str,
+    nservers: usize,
+) -> sszip_status {
+    boundary(|| {
+        let plan = borrow_mut!(plan);
+        // SAFETY: the function's contract.
+        let (name, servers) = unsafe { (name.bytes(), values_of(servers, nservers)) };
+        plan.upstreams.add(name, servers.into_iter());
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// Validates the configuration as a whole, after all its parts were added.
+/// Writes a text for the operator to `text`: on `SSZIP_STATUS_INVALID` the
+/// error, on `SSZIP_STATUS_OK` a warning or an empty string. Valid until the
+/// next call for `plan`.
+///
+/// # Safety
+/// `plan` is NULL or from `sszip_validated_config_new` and not freed; `text` points at
+/// memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_validated_config_check(
+    plan: *mut sszip_validated_config,
+    text: *mut sszip_str,
+) -> sszip_status {
+    boundary(|| {
+        let plan = borrow_mut!(plan);
+        let checked = plan.check().map(|()| {
+            let warnings = plan.plan.warnings();
+            (!warnings.is_empty()).then(|| with_nginx_names(&warnings.join("; ")))
+        });
+        let checked = checked.map_err(|error| with_nginx_names(&error));
+        // SAFETY: the function's contract.
+        unsafe { plan.write_text(checked, text) }
+    })
+}
+
+/// Returns the address of the owner of a store, after `sszip_validated_config_check`:
+/// "unix:" and a path, NUL-terminated; empty: there is no owner. Valid until
+/// `sszip_validated_config_free`.
+///
+/// # Safety
+/// `plan` is NULL or from `sszip_validated_config_new` and not freed.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_validated_config_owner_socket(
+    plan: *const sszip_validated_config,
+) -> sszip_str {
+    // SAFETY: the function's contract.
+    let plan = unsafe { plan.as_ref() };
+    plan.map_or(sszip_str::ABSENT, |plan| without_nul(&plan.owner))
+}
+
+/// Prepares a worker process, one of `processes`, after the last fork. Creates
+/// the hot tier with the worker's share of `cache_memory`, if a route caches;
+/// allocates what would otherwise be allocated on first use, when memory may
+/// be exhausted; configures how the C library retains freed memory; and joins
+/// the owner of a store, to which the host opens the connections after
+/// `sszip_link_tick`. A second call has no effect. Without this call nothing
+/// is cached.
+///
+/// # Safety
+/// `plan` is NULL or from `sszip_validated_config_new` and not freed.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_validated_config_start(
+    plan: *const sszip_validated_config,
+    processes: usize,
+) -> sszip_status {
+    boundary(|| {
+        let plan = borrow!(plan);
+        let mut configs = plan.configs.iter().map(|config| &config.0);
+        if let Some(config) = configs.find(|config| config.caches()) {
+            let share = config.cache.memory / processes.max(1) as u64;
+            config.process.shared.start(share, share, 1);
+        }
+        exchange::prepare();
+        allocator::configure_malloc();
+        if plan.plan.owner().is_some() {
+            link::join(&plan.plan);
+        }
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// Returns the host's own store and the settings of its owner, after
+/// `sszip_validated_config_check`. The strings are valid until `sszip_validated_config_free`.
+/// `SSZIP_STATUS_MISUSE`: the configuration has no store.
+///
+/// # Safety
+/// `plan` is NULL or from `sszip_validated_config_new` and not freed; `out` points at
+/// memory of its type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_validated_config_store(
+    plan: *const sszip_validated_config,
+    out: *mut sszip_store,
+) -> sszip_status {
+    boundary(|| {
+        let plan = borrow!(plan);
+        let Some(own) = &plan.plan.store else {
+            return sszip_status::SSZIP_STATUS_MISUSE;
+        };
+        let [folder, socket, data, heads] = plan.store.each_ref().map(|text| without_nul(text));
+        write_result!(
+            out,
+            sszip_store {
+                folder,
+                socket,
+                data,
+                max_size: own.max_size.unwrap_or(0),
+                memory: own.memory.unwrap_or(0),
+                max_entry: plan.plan.max_entry(),
+                inactive: own.inactive.unwrap_or(0),
+                no_recompress: own.recompress == Some(false),
+                heads,
+            }
+        );
+        sszip_status::SSZIP_STATUS_OK
+    })
+}
+
+/// Frees a configuration with its `sszip_config`s. Exchanges that were created
+/// with them continue.
+///
+/// # Safety
+/// `plan` is NULL or from `sszip_validated_config_new` and not freed.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_validated_config_free(plan: *mut sszip_validated_config) {
+    // SAFETY: the function's contract.
+    unsafe { free(plan) }
+}
+
+impl sszip_validated_config {
+    /// Returns the block of that number; 0: a new block. `None`: there is no
+    /// such block.
+    fn block(&mut self, number: &mut usize) -> Option<&mut ConfigBlock> {
+        if *number == 0 {
+            self.blocks.push(ConfigBlock::default());
+            *number = self.blocks.len();
+        }
+        self.blocks.get_mut(*number - 1)
+    }
+
+    /// Adds a directive, and returns a warning for the operator, if there is
+    /// one.
+    fn set(
+        &mut self,
+        block: &mut usize,
+        name: &str,
+        values: &[&[u8]],
+        at: &str,
+    ) -> Result<Option<String>, String> {
+        let prefix = String::from_utf8_lossy(&self.prefix);
+        if let Some(set) = self
+            .plan
+            .set_at(name, values, &prefix, DirectiveLocation { at })
+        {
+            set.map_err(|error| with_nginx_names(&error.to_string()))?;
+            if name == "cache_path" {
+                // a store whose folder cannot be used is removed from the plan
+                let store = self.plan.store.take();
+                let folder = store.as_ref().map(|store| &store.folder);
+                folder.map_or(Ok(()), |folder| files::prepare_folder(folder))?;
+                self.plan.store = store;
+            }
+            return Ok(None);
+        }
+        let values = files::resolve_files(name, values, &self.file_prefix)?;
+        let values: Vec<&[u8]> = values.iter().map(|value| &**value).collect();
+        let directives = self.block(block).ok_or("is in no block")?;
+        let set = directives.set_at(name, &values, DirectiveLocation { at });
+        set.map_err(|error| error.to_string())?;
+        let warning = directives.take_warning();
+        Ok(warning.map(|warning| with_nginx_names(&warning)))
+    }
+
+    /// Returns the settings of a route; `None`: there is no such block.
+    fn inherit(
+        &mut self,
+        block: &mut usize,
+        outer: usize,
+        hidden: &[&[u8]],
+    ) -> Option<RouteConfig> {
+        let outer = match outer {
+            0 => ConfigBlock::default(),
+            number => self.blocks.get(number - 1)?.clone(),
+        };
+        let directives = self.block(block)?;
+        directives.inherit(&outer);
+        directives.set_hidden_headers(hidden.iter().copied());
+        Some(directives.resolve(PROCESS.clone()))
+    }
+
+    fn check(&mut self) -> Result<(), String> {
+        self.upstreams.finish();
+        self.plan.check()?;
+        if let Some(own) = &self.plan.store {
+            let heads = self.plan.follows.to_json();
+            let texts = [own.folder.clone(), own.socket(), own.data(), heads];
+            self.store = texts.map(|text| text + "\0");
+        }
+        let owner = self.plan.owner();
+        self.owner = owner.map_or_else(String::new, |socket| format!("unix:{socket}\0"));
+        Ok(())
+    }
+
+    /// # Safety
+    /// `text` is NULL or points at memory of its type.
+    unsafe fn write_text(
+        &mut self,
+        result: Result<Option<String>, String>,
+        text: *mut sszip_str,
+    ) -> sszip_status {
+        let status = match result {
+            Ok(_) => sszip_status::SSZIP_STATUS_OK,
+            Err(_) => sszip_status::SSZIP_STATUS_INVALID,
+        };
+        self.said = result.unwrap_or_else(Some).unwrap_or_default();
+        write_result!(text, sszip_str::from_bytes(self.said.as_bytes()));
+        status
+    }
+}
+
+/// Returns a text without the NUL that ends it.
+fn without_nul(text: &str) -> sszip_str {
+    sszip_str::from_bytes(text.strip_suffix('\0').unwrap_or(text).as_bytes())
+}
+
+/// Replaces the core's names of directives by nginx's, which have a prefix.
+fn with_nginx_names(message: &str) -> String {
+    message
+        .replace("\"cache", "\"sszip_cache")
+        .replace("\"method\"", "\"sszip_method\"")
+        .replace("\"enable on\"", "\"sszip on\"")
+}

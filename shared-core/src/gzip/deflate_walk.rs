@@ -1,0 +1,452 @@
+//! Search for the beginning and the end of the last block of a deflate stream (RFC 1951).
+//!
+//! The walk decodes symbols without writing their values. It rejects a stream that zlib would
+//! reject: the checksum of a body with a damaged stream in it would be its only correct part.
+//!
+//! Positions are bits from the start of the bytes. Each look reads at least 57 bits from memory:
+//! the longest length and distance together take 48. (A decoder's own bit buffer is ahead of the
+//! symbol that it has just decoded; the end of the last block that was taken from one was
+//! sometimes wrong.)
+
+/// Number of bytes that must follow a stream: a look at its last bit reads them.
+pub(super) const MARGIN: usize = 8;
+
+/// The last block, in bits from the start of the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FinalBlock {
+    /// The first bit of the block, BFINAL.
+    pub(super) header: usize,
+    /// The position after the last bit of the block.
+    pub(super) end: usize,
+}
+
+/// Walks the stream that is exactly `bytes[start..end]`, followed by [`MARGIN`] more bytes.
+/// `None` if it is not a valid stream.
+pub(super) fn last_block(bytes: &[u8], start: usize, end: usize) -> Option<FinalBlock> {
+    let mut walk = DeflateWalker {
+        bytes,
+        at: start.checked_mul(8)?,
+        produced: 0,
+    };
+    let mut codes = Box::new(Codes::new());
+    loop {
+        let header = walk.at;
+        let is_final = walk.take(1)? == 1;
+        match walk.take(2)? {
+            0 => walk.stored(end)?,
+            1 => {
+                codes.set_fixed()?;
+                walk.symbols(&codes)?;
+            }
+            2 => {
+                walk.read_codes(&mut codes)?;
+                walk.symbols(&codes)?;
+            }
+            _ => return None,
+        }
+        if walk.at > end.checked_mul(8)? {
+            return None;
+        }
+        if is_final {
+            let last = FinalBlock {
+                header,
+                end: walk.at,
+            };
+            return (last.end.div_ceil(8) == end).then_some(last);
+        }
+    }
+}
+
+struct DeflateWalker<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// Number of plain bytes so far.
+    produced: usize,
+}
+
+impl DeflateWalker<'_> {
+    /// Returns the next 57 bits and up to 7 more, the first one lowest.
+    #[inline(always)]
+    fn peek(&self) -> Option<u64> {
+        let at = self.at / 8;
+        let word = self.bytes.get(at..)?.first_chunk()?;
+        Some(u64::from_le_bytes(*word) >> (self.at % 8))
+    }
+
+    fn take(&mut self, count: u32) -> Option<usize> {
+        let bits = self.peek()? & ((1 << count) - 1);
+        self.at += count as usize;
+        Some(bits as usize)
+    }
+
+    fn stored(&mut self, end: usize) -> Option<()> {
+        self.at = self.at.next_multiple_of(8);
+        let length = self.take(16)?;
+        if self.take(16)? != length ^ 0xFFFF || length > end.checked_sub(self.at / 8)? {
+            return None;
+        }
+        self.at += length * 8;
+        self.produced += length;
+        Some(())
+    }
+
+    /// Reads the codes of a block, which are themselves encoded (section 3.2.7).
+    fn read_codes(&mut self, codes: &mut Codes) -> Option<()> {
+        const ORDER: [usize; 19] = [
+            16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15,
+        ];
+        let literals = self.take(5)? + 257;
+        let distances = self.take(5)? + 1;
+        let coded = self.take(4)? + 4;
+        if literals > 286 || distances > 30 {
+            return None;
+        }
+        let mut lengths = [0u8; 19];
+        for symbol in &ORDER[..coded] {
+            lengths[*symbol] = self.take(3)? as u8;
+        }
+        codes.lengths.set(&lengths, &PLAIN, Completeness::Always)?;
+        let mut lengths = [0u8; 286 + 30];
+        let all = &mut lengths[..literals + distances];
+        let mut filled = 0;
+        while filled < all.len() {
+            let symbol = codes.lengths.decode(self.peek()?)?;
+            self.at += symbol.code_bits();
+            let (length, times) = match symbol.base() {
+                length @ 0..=15 => (length as u8, 1),
+                16 => (*all.get(filled.checked_sub(1)?)?, 3 + self.take(2)?),
+                17 => (0, 3 + self.take(3)?),
+                _ => (0, 11 + self.take(7)?),
+            };
+            all.get_mut(filled..filled + times)?.fill(length);
+            filled += times;
+        }
+        let (of_literals, of_distances) = all.split_at(literals);
+        if of_literals[END_OF_BLOCK] == 0 {
+            return None;
+        }
+        codes
+            .literals
+            .set(of_literals, &LITERALS, Completeness::UnlessSingle)?;
+        codes.literals.merge_literals();
+        codes
+            .distances
+            .set(of_distances, &DISTANCES, Completeness::UnlessSingle)
+    }
+
+    /// Walks the symbols of a block up to its end.
+    fn symbols(&mut self, codes: &Codes) -> Option<()> {
+        loop {
+            let mut word = self.peek()?;
+            let mut symbol = codes.literals.decode(word)?;
+            // as many literals as the longest codes allow in one word
+            for _ in 0..3 {
+                if symbol.kind() != LITERAL {
+                    break;
+                }
+                self.at += symbol.code_bits();
+                self.produced += symbol.base();
+                word >>= symbol.code_bits();
+                symbol = codes.literals.decode(word)?;
+            }
+            match symbol.kind() {
+                LITERAL => {}
+                MATCH => self.copy(symbol, codes)?,
+                END => {
+                    self.at += symbol.code_bits();
+                    return Some(());
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    /// Walks a match, whose `length` comes next.
+    #[inline(always)]
+    fn copy(&mut self, length: Symbol, codes: &Codes) -> Option<()> {
+        let word = self.peek()? >> length.code_bits();
+        let copied = length.base() + length.extra(word);
+        let word = word >> length.extra_bits();
+        let distance = codes.distances.decode(word)?;
+        let back = distance.base() + distance.extra(word >> distance.code_bits());
+        self.at += length.bits() + distance.bits();
+        if distance.kind() != MATCH || back > self.produced {
+            return None;
+        }
+        self.produced += copied;
+        Some(())
+    }
+}
+
+const END_OF_BLOCK: usize = 256;
+
+/// A symbol and the number of its bits: from the lowest bit on 4 bits for the code's length, 4
+/// for the number of extra bits, 8 for the kind, and 16 for the base to which the extra bits are
+/// added.
+#[derive(Clone, Copy)]
+struct Symbol(u32);
+
+/// Kind of a run of literals, whose number is the base.
+const LITERAL: u32 = 0;
+/// Kind of a length or a distance.
+const MATCH: u32 = 1;
+const END: u32 = 2;
+/// Kind of a symbol that has a fixed code and must not be used.
+const RESERVED: u32 = 3;
+
+impl Symbol {
+    /// The symbol of an index that is no code.
+    const NONE: Self = Self(0);
+
+    const fn new(kind: u32, base: usize, extra_bits: usize) -> Self {
+        Self((base as u32) << 16 | kind << 8 | (extra_bits as u32) << 4)
+    }
+
+    fn with_code_bits(self, bits: usize) -> Self {
+        Self(self.0 | bits as u32)
+    }
+
+    #[inline(always)]
+    fn code_bits(self) -> usize {
+        (self.0 & 15) as usize
+    }
+
+    #[inline(always)]
+    fn extra_bits(self) -> usize {
+        (self.0 >> 4 & 15) as usize
+    }
+
+    /// Number of all bits of the symbol.
+    #[inline(always)]
+    fn bits(self) -> usize {
+        self.code_bits() + self.extra_bits()
+    }
+
+    #[inline(always)]
+    fn kind(self) -> u32 {
+        self.0 >> 8 & 0xFF
+    }
+
+    fn is_literal(self) -> bool {
+        self.kind() == LITERAL && self.code_bits() > 0
+    }
+
+    #[inline(always)]
+    fn base(self) -> usize {
+        (self.0 >> 16) as usize
+    }
+
+    /// Returns the value of the extra bits, which are next in `word`.
+    #[inline(always)]
+    fn extra(self, word: u64) -> usize {
+        (word & ((1 << self.extra_bits()) - 1)) as usize
+    }
+}
+
+/// Symbols of literals and lengths (section 3.2.5).
+const LITERALS: [Symbol; 288] = {
+    let mut symbols = [Symbol::new(LITERAL, 1, 0); 288];
+    symbols[END_OF_BLOCK] = Symbol::new(END, 0, 0);
+    let (mut n, mut base) = (0, 3);
+    while n < 28 {
+        let extra_bits = if n < 8 { 0 } else { n / 4 - 1 };
+        symbols[257 + n] = Symbol::new(MATCH, base, extra_bits);
+        base += 1 << extra_bits;
+        n += 1;
+    }
+    symbols[285] = Symbol::new(MATCH, 258, 0);
+    symbols[286] = Symbol::new(RESERVED, 0, 0);
+    symbols[287] = Symbol::new(RESERVED, 0, 0);
+    symbols
+};
+
+const DISTANCES: [Symbol; 32] = {
+    let mut symbols = [Symbol::new(RESERVED, 0, 0); 32];
+    let (mut n, mut base) = (0, 1);
+    while n < 30 {
+        let extra_bits = if n < 4 { 0 } else { n / 2 - 1 };
+        symbols[n] = Symbol::new(MATCH, base, extra_bits);
+        base += 1 << extra_bits;
+        n += 1;
+    }
+    symbols
+};
+
+/// Symbols of the code of code lengths, which are their values.
+const PLAIN: [Symbol; 19] = {
+    let mut symbols = [Symbol::NONE; 19];
+    let mut n = 0;
+    while n < 19 {
+        symbols[n] = Symbol::new(LITERAL, n, 0);
+        n += 1;
+    }
+    symbols
+};
+
+/// Whether a code must be complete.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Completeness {
+    Always,
+    /// An incomplete code is allowed if it has no symbols, or one of one bit: a block without
+    /// matches, or with one distance.
+    UnlessSingle,
+}
+
+/// The codes of a block.
+struct Codes {
+    literals: Code<2048>,
+    distances: Code<256>,
+    /// The code of the code lengths of the other two.
+    lengths: Code<128>,
+}
+
+impl Codes {
+    fn new() -> Self {
+        Self {
+            literals: Code::new(),
+            distances: Code::new(),
+            lengths: Code::new(),
+        }
+    }
+
+    /// Sets the fixed codes (section 3.2.6).
+    fn set_fixed(&mut self) -> Option<()> {
+        let mut lengths = [8; 288];
+        lengths[144..256].fill(9);
+        lengths[256..280].fill(7);
+        self.literals
+            .set(&lengths, &LITERALS, Completeness::Always)?;
+        self.distances
+            .set(&[5; 32], &DISTANCES, Completeness::Always)
+    }
+}
+
+/// Maximum length of a code in bits.
+const MAX_BITS: usize = 15;
+
+/// A Huffman code (section 3.2.2). Codes as long as an index of the table, or shorter, are
+/// looked up; longer ones are rare, and decoded by counting.
+struct Code<const SIZE: usize> {
+    table: [Symbol; SIZE],
+    /// Symbols by length and value.
+    sorted: [Symbol; 288],
+    /// Number of codes of each length.
+    counts: [u16; MAX_BITS + 1],
+}
+
+impl<const SIZE: usize> Code<SIZE> {
+    const BITS: usize = SIZE.trailing_zeros() as usize;
+
+    fn new() -> Self {
+        Self {
+            table: [Symbol::NONE; SIZE],
+            sorted: [Symbol::NONE; 288],
+            counts: [0; MAX_BITS + 1],
+        }
+    }
+
+    /// Assigns a code of the length in `lengths` to each of `symbols`, none if the length is 0.
+    /// `None` if there are no such codes.
+    fn set(
+        &mut self,
+        lengths: &[u8],
+        symbols: &[Symbol],
+        completeness: Completeness,
+    ) -> Option<()> {
+        self.counts = [0; MAX_BITS + 1];
+        for length in lengths {
+            self.counts[usize::from(*length)] += 1;
+        }
+        self.counts[0] = 0;
+        let mut free = 1i32;
+        let mut next = [0u16; MAX_BITS + 2];
+        for (length, count) in self.counts.iter().enumerate().skip(1) {
+            free = (free << 1) - i32::from(*count);
+            if free < 0 {
+                return None;
+            }
+            next[length + 1] = next[length] + count;
+        }
+        let used = next[MAX_BITS + 1];
+        let single = used == self.counts[1];
+        if free > 0 && (completeness == Completeness::Always || !single) {
+            return None;
+        }
+        for (length, symbol) in lengths.iter().zip(symbols) {
+            if *length > 0 {
+                let place = &mut next[usize::from(*length)];
+                self.sorted[usize::from(*place)] = *symbol;
+                *place += 1;
+            }
+        }
+        self.fill_table(free > 0);
+        Some(())
+    }
+
+    /// Joins the literals whose codes fit in an index, so that one look finds them: JSON has
+    /// long runs of literals, with four or five bits each.
+    fn merge_literals(&mut self) {
+        // downwards: an index that is shifted right is not larger
+        for index in (0..SIZE).rev() {
+            let mut joined = self.table[index];
+            while joined.is_literal() {
+                let next = self.table[index >> joined.code_bits()];
+                if !next.is_literal() || joined.code_bits() + next.code_bits() > Self::BITS {
+                    break;
+                }
+                joined = Symbol(joined.0 + next.0);
+            }
+            self.table[index] = joined;
+        }
+    }
+
+    fn fill_table(&mut self, has_gaps: bool) {
+        if has_gaps || self.counts[Self::BITS + 1..].iter().any(|n| *n > 0) {
+            self.table.fill(Symbol::NONE);
+        }
+        let mut symbols = self.sorted.iter();
+        let mut code = 0u16;
+        for (length, count) in self.counts.iter().enumerate().take(Self::BITS + 1).skip(1) {
+            code <<= 1;
+            for symbol in symbols.by_ref().take(usize::from(*count)) {
+                // codes are packed from their highest bit on
+                let first = usize::from(code.reverse_bits() >> (16 - length));
+                for place in self.table[first..].iter_mut().step_by(1 << length) {
+                    *place = symbol.with_code_bits(length);
+                }
+                code += 1;
+            }
+        }
+    }
+
+    /// Returns the symbol whose code is next in `word`.
+    #[inline(always)]
+    fn decode(&self, word: u64) -> Option<Symbol> {
+        let symbol = self.table[word as usize % SIZE];
+        if symbol.code_bits() > 0 {
+            Some(symbol)
+        } else {
+            self.count_out(word)
+        }
+    }
+
+    /// Decodes a long code by counting: codes of one length are consecutive, and shorter ones
+    /// come first.
+    #[cold]
+    fn count_out(&self, mut word: u64) -> Option<Symbol> {
+        let (mut code, mut first, mut passed) = (0usize, 0usize, 0usize);
+        for (length, count) in self.counts.iter().enumerate().skip(1) {
+            code = code << 1 | (word & 1) as usize;
+            word >>= 1;
+            first <<= 1;
+            let count = usize::from(*count);
+            if code < first + count {
+                let symbol = self.sorted.get(passed + (code - first))?;
+                return Some(symbol.with_code_bits(length));
+            }
+            first += count;
+            passed += count;
+        }
+        None
+    }
+}

@@ -1,0 +1,232 @@
+//! Compression of a long body to one gzip member, whose plain bytes are released while the
+//! compressed ones are written: together they take little more memory than the body did.
+
+use std::ops::Range;
+
+use super::crc::{Crc, Shift};
+use super::oneshot::compressed_bound;
+use super::open::open_in;
+use super::splice::{trailer, Body, EMPTY_LAST, HEADER};
+use crate::faults::{injected, panic_if, Fault};
+use crate::memory::release_pages;
+
+/// Number of plain bytes that are compressed at once.
+const PIECE: usize = 1 << 20;
+
+/// Number of plain bytes after which it is decided whether the compression is worth it. The last
+/// part may be a hash.
+const DECISION_LENGTH: usize = 64 << 10;
+
+/// Maximum length of the end of an open stream, or of the member. Bytes.
+const END: usize = 16;
+
+/// The reason why there is no member.
+pub(crate) enum ShrinkError {
+    /// The member would not be shorter, or there is no memory for it. Contains the plain bytes,
+    /// unchanged.
+    Plain(Vec<u8>),
+    /// Memory was refused after some of the plain bytes were released.
+    Nothing,
+}
+
+/// A piece of the plain bytes, and its compressed form.
+#[derive(Clone, Default)]
+struct Piece {
+    plain: Range<usize>,
+    coded: Range<usize>,
+    crc: u32,
+}
+
+/// Compresses these parts of `plain` at a [level](super::open::open).
+///
+/// The compression begins at the end of the memory and releases the bytes that were compressed,
+/// so that at most one piece exists in both forms. It can be undone only for the first pieces:
+/// these decide whether the member is shorter than the plain bytes, unless it may be of
+/// `any_length`.
+pub(crate) fn gzip(
+    mut plain: Vec<u8>,
+    parts: &[Range<usize>],
+    level: u8,
+    any_length: bool,
+) -> Result<Body, ShrinkError> {
+    panic_if(Fault::PanicCompress);
+    let Some((mut pieces, mut coded)) = prepare_pieces(&plain, parts) else {
+        return Err(ShrinkError::Plain(plain));
+    };
+    coded.extend_from_slice(&HEADER);
+    let (head, whole) = (0..coded.len(), plain.len());
+    let mut from_the_end: Vec<&mut Piece> = pieces.iter_mut().collect();
+    from_the_end.sort_unstable_by_key(|piece| std::cmp::Reverse(piece.plain.start));
+    let mut room = Vec::new();
+    let (mut tried, mut is_decided) = (0, any_length);
+    let last = from_the_end.len().saturating_sub(1);
+    for (number, piece) in from_the_end.into_iter().enumerate() {
+        let open = open_in(&plain[piece.plain.clone()], level, &mut room);
+        let fits = |length| coded.capacity() - coded.len() >= length + END;
+        let Some(open) = open.filter(|it| fits(it.bytes.len())) else {
+            return Err(match plain.len() == whole {
+                true => ShrinkError::Plain(plain),
+                false => ShrinkError::Nothing,
+            });
+        };
+        piece.coded = coded.len()..coded.len() + open.bytes.len();
+        piece.crc = open.crc;
+        coded.extend_from_slice(&open.bytes);
+        tried += piece.plain.len();
+        if !is_decided && (tried >= DECISION_LENGTH || number == last) {
+            if coded.len() - head.len() >= tried {
+                return Err(ShrinkError::Plain(plain));
+            }
+            is_decided = true;
+        }
+        if is_decided {
+            release_pages(&mut plain[piece.plain.clone()]);
+            plain.truncate(piece.plain.start);
+        }
+    }
+    assemble_member(coded, head, &pieces).ok_or(ShrinkError::Nothing)
+}
+
+/// Returns the pieces, in order, and the buffer for their compressed forms. The buffer reserves
+/// address space; memory is used as it is written.
+fn prepare_pieces(plain: &[u8], parts: &[Range<usize>]) -> Option<(Vec<Piece>, Vec<u8>)> {
+    if injected(Fault::FailCompress) {
+        return None;
+    }
+    let count = parts.iter().map(|part| part.len().div_ceil(PIECE)).sum();
+    let mut pieces = Vec::new();
+    pieces.try_reserve_exact(count).ok()?;
+    for part in parts {
+        pieces.extend(part.clone().step_by(PIECE).map(|start| Piece {
+            plain: start..part.end.min(start + PIECE),
+            ..Piece::default()
+        }));
+    }
+    let mut coded = Vec::new();
+    coded
+        .try_reserve_exact(compressed_bound(plain.len()).checked_add(END * (count + 1))?)
+        .ok()?;
+    Some((pieces, coded))
+}
+
+/// Assembles a member from the compressed pieces, in order.
+fn assemble_member(mut coded: Vec<u8>, head: Range<usize>, pieces: &[Piece]) -> Option<Body> {
+    let mut crc = Crc::new();
+    let mut order = Vec::new();
+    order.try_reserve_exact(pieces.len() + 2).ok()?;
+    order.push(head);
+    for piece in pieces {
+        let length = piece.plain.len() as u64;
+        crc.append(piece.crc, length, Shift::by(length));
+        order.push(piece.coded.clone());
+    }
+    let end = coded.len();
+    coded.extend_from_slice(&EMPTY_LAST);
+    coded.extend_from_slice(&trailer(&crc));
+    order.push(end..coded.len());
+    // the unused capacity was never written
+    Body::from_parts(coded, &order, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{gzip, ShrinkError, PIECE};
+    use crate::support::gunzip;
+
+    fn text(length: usize) -> Vec<u8> {
+        let words = (0u32..).flat_map(|n| (n / 3).to_be_bytes());
+        words.take(length).collect()
+    }
+
+    #[test]
+    fn parts_in_any_order_become_one_member() {
+        let plain = text(3 * PIECE + 1000);
+        let (a, b) = (PIECE + 7, 2 * PIECE + 20);
+        let whole = 0..plain.len();
+        for parts in [
+            vec![whole.clone()],
+            vec![b..plain.len(), 0..10, a..b, 10..a],
+            vec![0..5, 5..6, a..b, 6..a, b..plain.len()],
+        ] {
+            let expected: Vec<u8> = parts
+                .iter()
+                .flat_map(|it| plain[it.clone()].to_vec())
+                .collect();
+            for level in [1, 6] {
+                let Ok(body) = gzip(plain.clone(), &parts, level, false) else {
+                    panic!("{parts:?} at level {level}");
+                };
+                let coded = body.to_vec();
+                assert_eq!(coded.len() as u64, body.length());
+                assert!(coded.len() < plain.len());
+                assert_eq!(body.plain_length(), plain.len() as u64);
+                assert!(gunzip(&coded).unwrap() == expected, "{parts:?}");
+            }
+        }
+    }
+
+    fn noise(length: usize) -> Vec<u8> {
+        let mut state = 1u64;
+        let random = std::iter::repeat_with(|| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 56) as u8
+        });
+        random.take(length).collect()
+    }
+
+    #[test]
+    fn memory_of_a_drained_member_is_released() {
+        let plain = noise(12 * PIECE);
+        let whole = 0..plain.len();
+        let Ok(mut body) = gzip(plain.clone(), std::slice::from_ref(&whole), 6, true) else {
+            panic!("it is coded");
+        };
+        let mut given = Vec::new();
+        body.drain(|piece| given.extend_from_slice(piece));
+        assert!(gunzip(&given).unwrap() == plain);
+        // the reported lengths remain
+        assert_eq!(body.length(), given.len() as u64);
+        assert_eq!(body.plain_length(), plain.len() as u64);
+        let left = body.to_vec().into_iter().filter(|byte| *byte != 0).count();
+        assert!(
+            !cfg!(target_os = "linux") || left < given.len() / 50,
+            "{left}"
+        );
+    }
+
+    #[test]
+    fn short_part_at_the_end_does_not_decide_the_compression() {
+        let mut plain = text(2 * PIECE);
+        plain.extend(noise(100));
+        let parts = [2 * PIECE..plain.len(), 0..PIECE, PIECE..2 * PIECE];
+        for level in [1, 6] {
+            let Ok(body) = gzip(plain.clone(), &parts, level, false) else {
+                panic!("level {level}");
+            };
+            let expected = [&plain[2 * PIECE..], &plain[..2 * PIECE]].concat();
+            assert!(gunzip(&body.to_vec()).unwrap() == expected);
+            match gzip(plain.clone(), &parts[..1], level, false) {
+                Err(ShrinkError::Plain(kept)) => assert!(kept == plain),
+                _ => panic!("100 bytes alone at level {level}"),
+            }
+        }
+    }
+
+    #[test]
+    fn incompressible_body_is_refused_unless_any_length_is_allowed() {
+        let plain = noise(2 * PIECE + 3);
+        let whole = 0..plain.len();
+        for level in [1, 6] {
+            match gzip(plain.clone(), std::slice::from_ref(&whole), level, false) {
+                Err(ShrinkError::Plain(kept)) => assert!(kept == plain),
+                _ => panic!("level {level}"),
+            }
+            let Ok(body) = gzip(plain.clone(), std::slice::from_ref(&whole), level, true) else {
+                panic!("level {level}");
+            };
+            assert!(gunzip(&body.to_vec()).unwrap() == plain);
+        }
+    }
+}

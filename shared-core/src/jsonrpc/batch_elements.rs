@@ -1,0 +1,546 @@
+//! Reader of batch responses that extracts only the positions and ids of their elements.
+//!
+//! Clients read more than JSON-RPC allows: unknown members, responses without `jsonrpc`, ids
+//! that are `null`. A response that [`response`](super::response) refuses to store is still a
+//! response for them, and this reader finds it. The reader enforces the grammar of JSON (RFC
+//! 8259), so that no element breaks the array into which it is inserted, and no more than that:
+//! nesting has no limit, strings may have any bytes beyond ASCII and any escaped code unit.
+
+use std::ops::Range;
+
+use super::simd_scan::{end_of_digits, end_of_plain};
+use crate::bytes::push;
+
+/// One response.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RawElement {
+    /// Span of the response.
+    pub span: Range<usize>,
+    /// Id, if it is a string, a number or `null`.
+    pub id: Option<Range<usize>>,
+    /// Value of `result`.
+    pub result: Option<Range<usize>>,
+    /// Value of `error`.
+    pub error: Option<Range<usize>>,
+}
+
+/// The JSON value that contains the responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchShape {
+    /// An array of responses.
+    Array,
+    /// A single object.
+    Object,
+    /// Another value, or no JSON from its beginning on.
+    Other,
+}
+
+/// The responses in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elements {
+    /// The value that contains the responses.
+    pub shape: BatchShape,
+    /// Complete responses, in the order of the text.
+    pub all: Vec<RawElement>,
+    /// The text is JSON from its beginning to its end.
+    pub is_whole: bool,
+}
+
+impl Elements {
+    /// Returns the elements of an empty array.
+    pub const fn none() -> Self {
+        Self {
+            shape: BatchShape::Array,
+            all: Vec::new(),
+            is_whole: true,
+        }
+    }
+}
+
+/// The error of refused memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+/// The reason why reading ends.
+enum ReadError {
+    Syntax,
+    Memory,
+}
+
+/// Reads an array of responses, or a single one.
+///
+/// # Errors
+/// [`OutOfMemory`].
+pub fn read(text: &[u8]) -> Result<Elements, OutOfMemory> {
+    // some encoders begin with a byte order mark
+    let start = if text.starts_with(b"\xEF\xBB\xBF") {
+        3
+    } else {
+        0
+    };
+    let mut reader = Reader {
+        text,
+        at: start,
+        open: OpenContainers::default(),
+    };
+    let mut elements = Elements {
+        shape: BatchShape::Other,
+        all: Vec::new(),
+        is_whole: false,
+    };
+    match reader.elements(&mut elements) {
+        Ok(()) => elements.is_whole = true,
+        Err(ReadError::Syntax) => {}
+        Err(ReadError::Memory) => return Err(OutOfMemory),
+    }
+    Ok(elements)
+}
+
+struct Reader<'a> {
+    text: &'a [u8],
+    at: usize,
+    open: OpenContainers,
+}
+
+impl Reader<'_> {
+    fn elements(&mut self, to: &mut Elements) -> Result<(), ReadError> {
+        self.white_space();
+        match self.here()? {
+            b'[' => {
+                to.shape = BatchShape::Array;
+                self.at += 1;
+                self.array(&mut to.all)?;
+            }
+            b'{' => {
+                to.shape = BatchShape::Object;
+                let element = self.element()?;
+                push(&mut to.all, element).ok_or(ReadError::Memory)?;
+            }
+            _ => self.value()?,
+        }
+        self.white_space();
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(ReadError::Syntax),
+        }
+    }
+
+    /// Reads an array after its opening bracket.
+    fn array(&mut self, to: &mut Vec<RawElement>) -> Result<(), ReadError> {
+        self.white_space();
+        if self.here()? == b']' {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            self.white_space();
+            let is_number = matches!(self.here()?, b'-' | b'0'..=b'9');
+            let element = self.element()?;
+            if is_number && self.peek().is_none() {
+                // more digits may have been cut off
+                return Err(ReadError::Syntax);
+            }
+            push(to, element).ok_or(ReadError::Memory)?;
+            self.white_space();
+            self.at += 1;
+            match self.text[self.at - 1..].first() {
+                Some(b',') => {}
+                Some(b']') => return Ok(()),
+                _ => return Err(ReadError::Syntax),
+            }
+        }
+    }
+
+    fn element(&mut self) -> Result<RawElement, ReadError> {
+        let mut element = RawElement {
+            span: self.at..self.at,
+            ..RawElement::default()
+        };
+        match self.here()? {
+            b'{' => {
+                self.at += 1;
+                self.members(&mut element)?;
+            }
+            _ => self.value()?,
+        }
+        element.span.end = self.at;
+        Ok(element)
+    }
+
+    /// Reads an object after its opening brace. The last of several members with one name counts,
+    /// as in clients.
+    fn members(&mut self, element: &mut RawElement) -> Result<(), ReadError> {
+        self.white_space();
+        if self.here()? == b'}' {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            self.white_space();
+            let name = self.string()?;
+            self.colon()?;
+            let start = self.at;
+            let is_scalar = !matches!(self.here()?, b'{' | b'[' | b't' | b'f');
+            self.value()?;
+            let value = start..self.at;
+            match &self.text[name] {
+                b"id" => element.id = is_scalar.then_some(value),
+                b"result" => element.result = Some(value),
+                b"error" => element.error = Some(value),
+                _ => {}
+            }
+            self.white_space();
+            self.at += 1;
+            match self.text[self.at - 1..].first() {
+                Some(b',') => {}
+                Some(b'}') => return Ok(()),
+                _ => return Err(ReadError::Syntax),
+            }
+        }
+    }
+
+    /// Skips a complete value.
+    fn value(&mut self) -> Result<(), ReadError> {
+        self.open.clear();
+        'value: loop {
+            match self.here()? {
+                b'"' => {
+                    self.string()?;
+                }
+                bracket @ (b'{' | b'[') => {
+                    self.at += 1;
+                    self.white_space();
+                    let is_object = bracket == b'{';
+                    // the closing bracket's code is two more than the opening one's
+                    if self.here()? != bracket + 2 {
+                        self.open.push(is_object)?;
+                        if is_object {
+                            self.string()?;
+                            self.colon()?;
+                        }
+                        continue 'value;
+                    }
+                    self.at += 1;
+                }
+                _ => self.scalar()?,
+            }
+            loop {
+                let Some(is_object) = self.open.innermost() else {
+                    return Ok(());
+                };
+                self.white_space();
+                match self.here()? {
+                    b',' => {
+                        self.at += 1;
+                        self.white_space();
+                        if is_object {
+                            self.string()?;
+                            self.colon()?;
+                        }
+                        continue 'value;
+                    }
+                    b'}' if is_object => {}
+                    b']' if !is_object => {}
+                    _ => return Err(ReadError::Syntax),
+                }
+                self.at += 1;
+                self.open.pop();
+            }
+        }
+    }
+
+    /// Skips a colon and the white space around it.
+    fn colon(&mut self) -> Result<(), ReadError> {
+        self.white_space();
+        if self.here()? != b':' {
+            return Err(ReadError::Syntax);
+        }
+        self.at += 1;
+        self.white_space();
+        Ok(())
+    }
+
+    /// Reads a string, and returns its content without the quotes.
+    fn string(&mut self) -> Result<Range<usize>, ReadError> {
+        if self.here()? != b'"' {
+            return Err(ReadError::Syntax);
+        }
+        let start = self.at + 1;
+        self.at = start;
+        loop {
+            self.at = end_of_plain(self.text, self.at);
+            match self.here()? {
+                b'"' => break,
+                b'\\' => self.escape()?,
+                _ => return Err(ReadError::Syntax),
+            }
+        }
+        self.at += 1;
+        Ok(start..self.at - 1)
+    }
+
+    fn escape(&mut self) -> Result<(), ReadError> {
+        let is_hex = |digits: &[u8]| digits.iter().all(u8::is_ascii_hexdigit);
+        self.at += match self.text.get(self.at + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => 2,
+            Some(b'u') => match self.text.get(self.at + 2..self.at + 6) {
+                Some(digits) if is_hex(digits) => 6,
+                _ => return Err(ReadError::Syntax),
+            },
+            _ => return Err(ReadError::Syntax),
+        };
+        Ok(())
+    }
+
+    fn scalar(&mut self) -> Result<(), ReadError> {
+        let word: &[u8] = match self.here()? {
+            b't' => b"true",
+            b'f' => b"false",
+            b'n' => b"null",
+            _ => return self.number(),
+        };
+        match self.text[self.at..].starts_with(word) {
+            true => self.at += word.len(),
+            false => return Err(ReadError::Syntax),
+        }
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<(), ReadError> {
+        if self.here()? == b'-' {
+            self.at += 1;
+        }
+        match self.here()? {
+            b'0' => self.at += 1,
+            _ => self.digits()?,
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    /// Skips one or more digits.
+    fn digits(&mut self) -> Result<(), ReadError> {
+        let end = end_of_digits(self.text, self.at);
+        if end == self.at {
+            return Err(ReadError::Syntax);
+        }
+        self.at = end;
+        Ok(())
+    }
+
+    fn white_space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn here(&self) -> Result<u8, ReadError> {
+        self.peek().ok_or(ReadError::Syntax)
+    }
+}
+
+/// The open containers, innermost last: one bit each, set for objects.
+#[derive(Default)]
+struct OpenContainers {
+    bits: Vec<u64>,
+    depth: usize,
+}
+
+impl OpenContainers {
+    fn clear(&mut self) {
+        self.bits.clear();
+        self.depth = 0;
+    }
+
+    fn push(&mut self, is_object: bool) -> Result<(), ReadError> {
+        let (word, bit) = (self.depth / 64, self.depth % 64);
+        if word == self.bits.len() {
+            push(&mut self.bits, 0).ok_or(ReadError::Memory)?;
+        }
+        if let Some(bits) = self.bits.get_mut(word) {
+            *bits = *bits & !(1 << bit) | u64::from(is_object) << bit;
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    fn pop(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+    }
+
+    /// Whether the innermost container is an object; `None` if none is open.
+    fn innermost(&self) -> Option<bool> {
+        let last = self.depth.checked_sub(1)?;
+        let bits = self.bits.get(last / 64)?;
+        Some(bits >> (last % 64) & 1 == 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::{read, BatchShape, Elements, RawElement};
+
+    fn texts<'a>(text: &'a str, elements: &Elements) -> Vec<&'a str> {
+        let spans = elements.all.iter().map(|one| one.span.clone());
+        spans.map(|span| &text[span]).collect()
+    }
+
+    #[test]
+    fn responses_that_may_not_be_stored_are_found() {
+        for (text, ids) in [
+            (r#"[{"id":1,"result":1}]"#, &[Some("1")][..]),
+            (
+                r#" [ {"meta":{"id":7},"id":"a","error":null} , {"id":null} ] "#,
+                &[Some("\"a\""), Some("null")],
+            ),
+            (
+                r#"[{"id":{}},{"id":true},{},1,"id",[1]]"#,
+                &[None, None, None, None, None, None],
+            ),
+            (r#"[{"id":1,"id":-2.5e7}]"#, &[Some("-2.5e7")]),
+            (r#"[{"id":1,"result":"\ud800"}]"#, &[Some("1")]),
+            ("[]", &[]),
+        ] {
+            let elements = read(text.as_bytes()).unwrap();
+            let found: Vec<_> = elements
+                .all
+                .iter()
+                .map(|one| one.id.clone().map(|id| &text[id]))
+                .collect();
+            assert_eq!(
+                (elements.shape, elements.is_whole, &found[..]),
+                (BatchShape::Array, true, ids),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn complete_responses_are_found_in_truncated_text() {
+        let text = r#"[{"id":1,"result":[{"a":"]"}]},{"id":2},{"id":3,"result":[1,2]}]"#;
+        let whole = read(text.as_bytes()).unwrap();
+        for cut in 0..text.len() {
+            let elements = read(&text.as_bytes()[..cut]).unwrap();
+            assert!(!elements.is_whole, "{cut}");
+            let ended = |one: &&RawElement| one.span.end <= cut;
+            let expected = whole.all.iter().take_while(ended).count();
+            // an element at the end of the text may be incomplete
+            assert_eq!(elements.all, whole.all[..expected], "{cut}");
+        }
+        let doubled = format!("{text}{text}");
+        let elements = read(doubled.as_bytes()).unwrap();
+        assert!(!elements.is_whole);
+        assert_eq!(elements.all, whole.all);
+    }
+
+    #[test]
+    fn number_at_the_truncation_is_no_element() {
+        let text = "[1,-20 ,3.5e10,true,\"a\"]";
+        let whole = read(text.as_bytes()).unwrap();
+        for cut in 0..text.len() {
+            let elements = read(&text.as_bytes()[..cut]).unwrap();
+            assert!(whole.all.starts_with(&elements.all), "{cut}");
+        }
+    }
+
+    #[test]
+    fn single_object_is_distinguished_from_an_array() {
+        let text = r#"{"jsonrpc":"2.0","id":null,"error":{"code":1}}"#;
+        let elements = read(text.as_bytes()).unwrap();
+        assert_eq!(
+            (elements.shape, elements.is_whole),
+            (BatchShape::Object, true)
+        );
+        let one = &elements.all[0];
+        assert_eq!(&text[one.error.clone().unwrap()], r#"{"code":1}"#);
+        assert_eq!(texts(text, &elements), [text]);
+        for text in ["", " ", "null", "\"[1]\"", "<html>", "1", "\u{feff}"] {
+            let elements = read(text.as_bytes()).unwrap();
+            assert_eq!((elements.shape, elements.all), (BatchShape::Other, vec![]));
+        }
+        let marked = read("\u{feff}[1]".as_bytes()).unwrap();
+        assert_eq!((marked.shape, marked.is_whole), (BatchShape::Array, true));
+    }
+
+    #[test]
+    fn deeply_nested_text_is_read_without_a_limit() {
+        let deep = format!(
+            "{}{}",
+            "[{\"a\":".repeat(5000),
+            "1".to_owned() + &"}]".repeat(5000)
+        );
+        let text = format!("[{{\"id\":1,\"result\":{deep}}},{{\"id\":2}}]");
+        let elements = read(text.as_bytes()).unwrap();
+        assert!(elements.is_whole && elements.all.len() == 2);
+        let mixed = text.replacen("}]}]", "}]]}", 1);
+        assert!(!read(mixed.as_bytes()).unwrap().is_whole);
+    }
+
+    #[test]
+    fn malformed_json_is_not_whole() {
+        for text in [
+            "[01]",
+            "[-]",
+            "[1.]",
+            "[1e]",
+            "[tru]",
+            "[nul]",
+            "[\"\\x\"]",
+            "[\"\\u12g4\"]",
+            "[\"\n\"]",
+            "[1,]",
+            "[,1]",
+            "[1 2]",
+            "{\"a\"}",
+            "{\"a\":}",
+            "{a:1}",
+            "{\"a\":1,}",
+            "[}",
+            "{]",
+            "[1]]",
+            "[{\"a\":[1}]",
+            "[.5]",
+            "[+1]",
+            "['a']",
+            "[1]x",
+            "[NaN]",
+        ] {
+            assert!(!read(text.as_bytes()).unwrap().is_whole, "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn reader_agrees_with_serde_json(text in "[\\[\\]{}:,\"a\\\\u0-9 .eE+tfn-]{0,12}|\\[(\\{(\"id\":1|\"a\":\\[\\])?\\},?){0,3}\\]") {
+            let elements = read(text.as_bytes()).unwrap();
+            let parsed = serde_json::from_str::<&RawValue>(&text);
+            // serde_json reads strings as text, and so rejects invalid code units
+            if parsed.is_ok() {
+                assert!(elements.is_whole, "{text}");
+            }
+            if elements.is_whole && !text.contains("\\u") {
+                assert!(parsed.is_ok(), "{text}");
+            }
+            if let (Ok(parsed), BatchShape::Array) = (serde_json::from_str::<Vec<&RawValue>>(&text), elements.shape) {
+                let parsed: Vec<_> = parsed.iter().map(|one| one.get()).collect();
+                assert_eq!(texts(&text, &elements), parsed);
+            }
+        }
+    }
+}

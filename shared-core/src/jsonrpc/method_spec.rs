@@ -1,0 +1,526 @@
+//! Method rows as operators write them: one or two words that specify the block on which a
+//! method's responses depend.
+//!
+//! ```text
+//! block=p[1]               block=result.blockNumber      class=tip
+//! block=p[0].blockNumber   block=result[0].blockNumber   range=p[0]
+//! ```
+//!
+//! The rows of the method table can be written in the same words ([`to_spec`]), with the same
+//! meaning.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use super::methods::{BlockParam, Class, Method, Path, ResultBlockPath, Step, ANY};
+use super::stateful::is_stateful;
+
+/// The words of a method row, and their meaning.
+pub const FORMS: [(&str, &str); 10] = [
+    (
+        "block=p[N]",
+        "the block that parameter N names, counted from 0: by its number, a tag, its hash, or an \
+         object of EIP-1898; `latest` where it is left out",
+    ),
+    (
+        "block=p[N].MEMBER",
+        "the same, of a member of the object that parameter N is",
+    ),
+    (
+        "block=result.MEMBER",
+        "the block whose number is in that member of the result: of one that says none, as of a \
+         transaction that is in no block yet, nothing is kept. The way may be longer \
+         (`result.receipt.blockNumber`), and lead by the first of a list \
+         (`result[0].blockNumber`). The hash, if there is one, is taken from beside it \
+         (`blockHash` of `blockNumber`, `hash` of `number`)",
+    ),
+    ("block=result", "the head, and the result is its number"),
+    (
+        "range=p[N]",
+        "the blocks from `fromBlock` to `toBlock`, or the one of `blockHash`, of the object that \
+         parameter N is",
+    ),
+    (
+        "transaction=p[0]",
+        "the block of the transaction whose hash that is, which the result does not name: the \
+         node is asked for its receipt",
+    ),
+    ("class=immutable", "no block: it never changes"),
+    ("class=tip", "the head: it is over with the next block"),
+    (
+        "class=config",
+        "how the chain's nodes are set up, which an upgrade changes",
+    ),
+    ("class=none", "anything else: it is not kept"),
+];
+
+/// Highest index of a parameter that a row can name.
+pub const LAST_PARAMETER: usize = 15;
+
+/// The method rows of an operator.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MethodSpecs(Vec<&'static Method>);
+
+/// The reason why a row was rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MethodSpecError<'a> {
+    /// The name is no name of a method.
+    Name,
+    /// The method has a row already.
+    Duplicate,
+    /// The method's responses depend on state of the node or the caller, and can't be shared.
+    Stateful,
+    /// The word is none of [`FORMS`].
+    Word(&'a [u8]),
+    /// The word can't be combined with a word before it.
+    Combination(&'a [u8]),
+}
+
+impl fmt::Display for MethodSpecError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MethodSpecError::Name => f.write_str("the name of a method"),
+            MethodSpecError::Duplicate => f.write_str("a method that nothing else here is said of"),
+            MethodSpecError::Stateful => {
+                f.write_str("a method that changes nothing and keeps no state at the node")
+            }
+            MethodSpecError::Word(_) => {
+                for (n, (form, _)) in FORMS.iter().enumerate() {
+                    let before = match n {
+                        0 => "",
+                        n if n + 1 == FORMS.len() => " or ",
+                        _ => ", ",
+                    };
+                    write!(f, "{before}\"{form}\"")?;
+                }
+                write!(f, ", N being a number from 0 to {LAST_PARAMETER}")
+            }
+            MethodSpecError::Combination(_) => f.write_str(
+                "left out: beside \"block=p[N]\" there may be \"block=result.MEMBER\", and beside \
+                 all others nothing",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for MethodSpecError<'_> {}
+
+impl MethodSpecs {
+    /// Adds a row; `words` specify the block on which the method's responses depend.
+    ///
+    /// # Errors
+    /// Returns [`MethodSpecError`] and leaves the rows unchanged.
+    pub fn add<'a>(&mut self, name: &[u8], words: &[&'a [u8]]) -> Result<(), MethodSpecError<'a>> {
+        let is_of_name = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\,*=".contains(byte);
+        let text = std::str::from_utf8(name).ok();
+        let is_name = !name.is_empty() && name.iter().all(is_of_name);
+        let text = text.filter(|_| is_name).ok_or(MethodSpecError::Name)?;
+        let (class, at, in_result) = read(words)?;
+        if class != Class::Never && is_stateful(name) {
+            return Err(MethodSpecError::Stateful);
+        }
+        let Err(at_row) = self.row_index(name) else {
+            return Err(MethodSpecError::Duplicate);
+        };
+        self.0.insert(at_row, row(text, class, at, in_result));
+        Ok(())
+    }
+
+    /// Returns the row of a method, by its exact name.
+    pub fn find(&self, name: &[u8]) -> Option<&'static Method> {
+        let place = self.row_index(name).ok()?;
+        self.0.get(place).copied()
+    }
+
+    fn row_index(&self, name: &[u8]) -> Result<usize, usize> {
+        self.0.binary_search_by(|row| row.name.as_bytes().cmp(name))
+    }
+}
+
+type SpecWord = (Class, BlockParam, ResultBlockPath);
+
+fn read<'a>(words: &[&'a [u8]]) -> Result<SpecWord, MethodSpecError<'a>> {
+    let mut meaning = None;
+    for &word in words {
+        let (class, at, in_result) = parse_word(word).ok_or(MethodSpecError::Word(word))?;
+        meaning = Some(match (meaning, at, in_result) {
+            (None, _, _) => (class, at, in_result),
+            // first the block in the call, then the block in the result
+            (
+                Some((Class::ByFinality, asked, ResultBlockPath::None)),
+                BlockParam::Result,
+                ResultBlockPath::Path(_),
+            ) if is_block(asked) => (class, asked, in_result),
+            _ => return Err(MethodSpecError::Combination(word)),
+        });
+    }
+    meaning.ok_or(MethodSpecError::Word(b""))
+}
+
+fn is_block(at: BlockParam) -> bool {
+    matches!(at, BlockParam::Param(_) | BlockParam::ParamMember(..))
+}
+
+/// Returns the meaning of one word.
+fn parse_word(word: &[u8]) -> Option<SpecWord> {
+    let (name, value) = std::str::from_utf8(word).ok()?.split_once('=')?;
+    let of_block = |at| (Class::ByFinality, at, ResultBlockPath::None);
+    Some(match (name, value) {
+        ("class", "immutable") => (Class::Immutable, BlockParam::None, ResultBlockPath::None),
+        ("class", "tip") => (Class::Tip, BlockParam::None, ResultBlockPath::None),
+        ("class", "config") => (Class::Config, BlockParam::None, ResultBlockPath::None),
+        ("class", "none") => (Class::Never, BlockParam::None, ResultBlockPath::None),
+        ("transaction", "p[0]") => of_block(BlockParam::Result),
+        ("range", value) => match parameter(value)? {
+            (n, "") => of_block(BlockParam::Range(n, ANY)),
+            _ => return None,
+        },
+        ("block", "result") => (Class::Tip, BlockParam::None, ResultBlockPath::Itself),
+        ("block", value) => match value.strip_prefix("result") {
+            Some(way) => {
+                let in_result = ResultBlockPath::Path(path(way)?);
+                (Class::ByFinality, BlockParam::Result, in_result)
+            }
+            None => of_block(match parameter(value)? {
+                (n, "") => BlockParam::Param(n),
+                (n, rest) => BlockParam::ParamMember(n, intern_name(member(rest)?), ANY),
+            }),
+        },
+        _ => return None,
+    })
+}
+
+/// Reads `p[N]`, and returns the rest.
+fn parameter(value: &str) -> Option<(usize, &str)> {
+    let (number, rest) = value.strip_prefix("p[")?.split_once(']')?;
+    let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+    let is_usual = number == "0" || !number.starts_with('0');
+    let number = number
+        .parse::<usize>()
+        .ok()
+        .filter(|_| is_number && is_usual)?;
+    (number <= LAST_PARAMETER).then_some((number, rest))
+}
+
+/// Reads `.MEMBER` without a rest.
+fn member(rest: &str) -> Option<&str> {
+    rest.strip_prefix('.').filter(|name| is_member(name))
+}
+
+/// Whether the name needs no escapes in JSON, and is no path.
+fn is_member(name: &str) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !name.is_empty() && name.bytes().all(is_of_name)
+}
+
+/// Reads a path of `.MEMBER` and `[0]` that ends in a member.
+fn path(mut way: &str) -> Option<&'static Path> {
+    let mut steps = Vec::new();
+    while !way.is_empty() {
+        if let Some(rest) = way.strip_prefix("[0]") {
+            steps.push(Step::First);
+            way = rest;
+            continue;
+        }
+        let rest = way.strip_prefix('.')?;
+        let end = rest.find(['.', '[']).unwrap_or(rest.len());
+        let name = Some(&rest[..end]).filter(|name| is_member(name))?;
+        steps.push(Step::Member(name.to_owned()));
+        way = &rest[end..];
+    }
+    let Some(Step::Member(number)) = steps.pop() else {
+        return None;
+    };
+    let hash = match number.strip_suffix("Number") {
+        Some(of) => format!("{of}Hash"),
+        None if number == "number" => "hash".to_owned(),
+        None => String::new(),
+    };
+    let path = Path {
+        steps,
+        number,
+        hash,
+    };
+    Some(intern(&PATHS, path))
+}
+
+/// Rows and their parts, which live as long as the process, so that the key cache refers to them
+/// by pointers, as to the rows of the method table. Their number is the number of different
+/// rows that operators have ever written: a configuration that is loaded again adds none.
+static ROWS: Mutex<Vec<&'static Method>> = Mutex::new(Vec::new());
+static PATHS: Mutex<Vec<&'static Path>> = Mutex::new(Vec::new());
+static NAMES: Mutex<Vec<&'static String>> = Mutex::new(Vec::new());
+
+fn row(name: &str, class: Class, at: BlockParam, in_result: ResultBlockPath) -> &'static Method {
+    let row = Method {
+        name: intern_name(name),
+        class,
+        at,
+        in_result,
+        is_operators: true,
+    };
+    intern(&ROWS, row)
+}
+
+fn intern_name(name: &str) -> &'static str {
+    intern::<String>(&NAMES, name.to_owned()).as_str()
+}
+
+fn intern<T: PartialEq + 'static>(all: &Mutex<Vec<&'static T>>, new: T) -> &'static T {
+    let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = all.iter().copied().find(|known| **known == new) {
+        return known;
+    }
+    let new = Box::leak(Box::new(new));
+    all.push(new);
+    new
+}
+
+/// Formats a row in the words of an operator.
+pub fn to_spec(row: &Method) -> String {
+    let in_result = match row.in_result {
+        ResultBlockPath::None | ResultBlockPath::Itself => String::new(),
+        ResultBlockPath::Block => "block=result.number".into(),
+        ResultBlockPath::Item => "block=result.blockNumber".into(),
+        ResultBlockPath::First => "block=result[0].blockNumber".into(),
+        ResultBlockPath::Path(path) => path.to_string(),
+    };
+    let asked = match (row.class, row.at) {
+        (Class::Never, _) => return "class=none".into(),
+        (Class::Config, _) => return "class=config".into(),
+        (Class::Tip, _) if row.in_result == ResultBlockPath::Itself => {
+            return "block=result".into()
+        }
+        (Class::Tip, _) => return "class=tip".into(),
+        (_, BlockParam::None) => return "class=immutable".into(),
+        (_, BlockParam::Result) if in_result.is_empty() => return "transaction=p[0]".into(),
+        (_, BlockParam::Result) => return in_result,
+        (_, BlockParam::Hash(n) | BlockParam::Number(n) | BlockParam::Param(n)) => {
+            format!("block=p[{n}]")
+        }
+        (_, BlockParam::ParamMember(n, member, _)) => format!("block=p[{n}].{member}"),
+        (_, BlockParam::Range(n, _)) => return format!("range=p[{n}]"),
+    };
+    match in_result.is_empty() {
+        true => asked,
+        false => format!("{asked} {in_result}"),
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("block=result")?;
+        for step in &self.steps {
+            match step {
+                Step::Member(name) => write!(f, ".{name}")?,
+                Step::First => f.write_str("[0]")?,
+            }
+        }
+        write!(f, ".{}", self.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{to_spec, MethodSpecError, MethodSpecs};
+    use crate::jsonrpc::block::{in_result, reference, BlockReference, RangeEnd, Tag};
+    use crate::jsonrpc::methods::{self, Class, Method};
+
+    fn row(words: &str) -> &'static Method {
+        let mut rows = MethodSpecs::default();
+        let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+        rows.add(b"acme_x", &words).unwrap();
+        rows.find(b"acme_x").unwrap()
+    }
+
+    #[test]
+    fn row_is_formatted_as_it_was_written() {
+        for words in [
+            "block=p[0]",
+            "block=p[15]",
+            "block=p[1].blockNumber",
+            "block=p[2] block=result.number",
+            "block=p[0].at block=result[0].blockNumber",
+            "block=result",
+            "block=result.blockNumber",
+            "block=result.receipt.blockNumber",
+            "block=result[0].l2BlockNumber",
+            "block=result.logs[0][0].of.height",
+            "range=p[0]",
+            "transaction=p[0]",
+            "class=immutable",
+            "class=tip",
+            "class=config",
+            "class=none",
+        ] {
+            assert_eq!(to_spec(row(words)), words);
+            // equal words share one row
+            assert!(std::ptr::eq(row(words), row(words)), "{words}");
+        }
+    }
+
+    #[test]
+    fn table_rows_have_the_same_meaning_as_their_words() {
+        const HASH: &str = "\"0x00000000000000000000000000000000000000000000000000000000000000ab\"";
+        let objects = [
+            r#"{"fromBlock":"0x5","toBlock":"0x9"}"#.to_owned(),
+            format!(r#"{{"blockHash":{HASH}}}"#),
+            r#"{"blockNumber":"0x5"}"#.into(),
+            r#"{"blockNumber":"latest"}"#.into(),
+            "\"0x5\"".into(),
+            "\"finalized\"".into(),
+            "\"5\"".into(),
+            HASH.into(),
+        ];
+        let result =
+            format!(r#"{{"number":"0x7","hash":{HASH},"blockNumber":"0x5","blockHash":{HASH}}}"#);
+        let results = ["null", "[]", "\"0x5\"", &result, &format!("[{result}]")];
+        for ours in methods::all() {
+            let theirs = row(&to_spec(ours));
+            let is_same_class = theirs.class == ours.class
+                || theirs.class == Class::ByFinality && ours.class == Class::Immutable;
+            assert!(is_same_class, "{}", ours.name);
+            for result in results {
+                let (ours, theirs) = (
+                    in_result(ours, result.as_bytes()),
+                    in_result(theirs, result.as_bytes()),
+                );
+                assert_eq!(ours, theirs);
+            }
+            if matches!(ours.class, Class::Never | Class::Tip | Class::Config) {
+                continue;
+            }
+            for object in &objects {
+                for before in ["", "{},", "[],{},"] {
+                    let params = format!("[{before}{object}]");
+                    let params = Some(params.as_bytes());
+                    let found = reference(ours, params);
+                    // the method table may reject more
+                    if found != BlockReference::Invalid {
+                        assert_eq!(reference(theirs, params), found, "{} {params:?}", ours.name);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_members_are_allowed_unless_a_node_may_read_them_as_known_ones() {
+        let block_of = |words, params: &str| reference(row(words), Some(params.as_bytes()));
+        let latest = BlockReference::Tag(Tag::Latest);
+        for (params, block) in [
+            (r#"[{"at":"0x5","with":1}]"#, BlockReference::Number(5)),
+            (r#"[{"with":"0x5"}]"#, latest),
+            (r#"[{"with":"0x5","AT":"0x6"}]"#, BlockReference::Invalid),
+            (r#"[{"at":"0x5","\u0041t":"0x6"}]"#, BlockReference::Invalid),
+            ("[{\"at\":\"0x5\",\"\u{e1}t\":1}]", BlockReference::Invalid),
+            (r#"[{"at":"0x5","at":"0x5"}]"#, BlockReference::Invalid),
+            (r#"["0x5"]"#, BlockReference::Invalid),
+            (r#"{"at":"0x5"}"#, BlockReference::Invalid),
+            ("[]", latest),
+        ] {
+            assert_eq!(block_of("block=p[0].at", params), block, "{params}");
+        }
+        let five = BlockReference::Range {
+            from: RangeEnd::Number(4),
+            to: RangeEnd::Number(5),
+        };
+        let range = r#"[{"fromBlock":"0x4","toBlock":"0x5","of":1}]"#;
+        assert_eq!(block_of("range=p[0]", range), five);
+        let odd = r#"[{"fromBlock":"0x4","toBlock":"0x5","ToBlock":"0x6"}]"#;
+        assert_eq!(block_of("range=p[0]", odd), BlockReference::Invalid);
+    }
+
+    #[test]
+    fn block_number_is_found_in_a_result_without_a_hash() {
+        let block_of = |words, result: &str| in_result(row(words), result.as_bytes());
+        let number =
+            |words, result| block_of(words, result).map(|block| (block.number, block.hash));
+        let nested = r#"{"receipt":{"blockNumber":"0x5","blockHash":null}}"#;
+        assert_eq!(
+            number("block=result.receipt.blockNumber", nested),
+            Some((5, None))
+        );
+        let height = r#"[{"height":7}]"#;
+        assert_eq!(number("block=result[0].height", height), Some((7, None)));
+        for result in [
+            "null",
+            "[]",
+            r#"{"receipt":null}"#,
+            r#"{"receipt":{"blockNumber":null}}"#,
+        ] {
+            assert_eq!(number("block=result.receipt.blockNumber", result), None);
+        }
+    }
+
+    #[test]
+    fn invalid_row_is_rejected_and_changes_nothing() {
+        let mut rows = MethodSpecs::default();
+        rows.add(b"acme_x", &[b"class=tip"]).unwrap();
+        let mut refused = |name: &str, words: &[&str], error: &str| {
+            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            let before = rows.clone();
+            let message = rows.add(name.as_bytes(), &words).unwrap_err().to_string();
+            assert!(message.contains(error), "{name} {words:?}: {message}");
+            assert_eq!(rows, before);
+        };
+        for name in ["", "a b", "trace_*", "a\"b", "a,b", "\u{e9}", "block=p[0]"] {
+            refused(name, &["class=tip"], "the name of a method");
+        }
+        refused("acme_x", &["class=none"], "nothing else here is said of");
+        for name in ["eth_sendRawTransaction", "personal_x", "debug_setHead"] {
+            refused(name, &["class=tip"], "changes nothing");
+        }
+        for word in [
+            "",
+            "p[0]",
+            "block",
+            "block=",
+            "block=p",
+            "block=p[]",
+            "block=p[16]",
+            "block=p[-1]",
+            "block=p[+1]",
+            "block=p[01]",
+            "block=p[0]x",
+            "block=p[0].",
+            "block=p[0].a.b",
+            "block=p[0][0]",
+            "block=result.",
+            "block=result[0]",
+            "block=result[1].a",
+            "block=resultx",
+            "block=result..a",
+            "block=result.a-b",
+            "range=result",
+            "range=p[0].a",
+            "transaction=p[1]",
+            "class=never",
+            "class=unfinalized",
+            "class=",
+            "block=latest",
+        ] {
+            refused("acme_y", &[word], "\"block=p[N]\", \"block=p[N].MEMBER\"");
+        }
+        for words in [
+            ["class=tip", "block=p[0]"],
+            ["block=p[0]", "class=tip"],
+            ["block=p[0]", "block=p[1]"],
+            ["block=result.number", "block=p[0]"],
+            ["range=p[0]", "block=result[0].blockNumber"],
+            ["block=p[0]", "block=result"],
+        ] {
+            refused("acme_y", &words, "left out");
+        }
+        refused("acme_y", &[], "\"block=p[N]\"");
+        // a stateful method may be declared as not stored
+        rows.add(b"eth_sign", &[b"class=none"]).unwrap();
+        assert_eq!(rows.find(b"acme_"), None);
+    }
+
+    #[test]
+    fn error_contains_the_word_that_can_not_be_combined() {
+        let added = MethodSpecs::default().add(b"acme_x", &[b"block=p[0]", b"class=tip"]);
+        assert_eq!(added, Err(MethodSpecError::Combination(b"class=tip")));
+    }
+}

@@ -1,0 +1,148 @@
+//! Request bodies that clients have compressed (RFC 9110, 8.4), and their decompression.
+
+use crate::gzip::inflate::{gunzip_beginning, gunzip_within, InflateError};
+use crate::negotiate::list_header::members;
+use crate::zstd::{unzstd, unzstd_beginning};
+
+/// A content coding that is decompressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestCoding {
+    /// gzip (RFC 1952); `x-gzip` is an alias (RFC 9110, 8.4.1.3).
+    Gzip,
+    /// zstd (RFC 8878).
+    Zstd,
+}
+
+impl RequestCoding {
+    fn from_name(name: &[u8]) -> Option<Self> {
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        match () {
+            () if is("gzip") || is("x-gzip") => Some(RequestCoding::Gzip),
+            () if is("zstd") => Some(RequestCoding::Zstd),
+            () => None,
+        }
+    }
+
+    /// Number of the coding, below 32.
+    pub fn index(self) -> usize {
+        match self {
+            RequestCoding::Gzip => 0,
+            RequestCoding::Zstd => 1,
+        }
+    }
+
+    /// Decompresses a complete body into at most `cap` bytes; `may_take` is called with the
+    /// total length before memory is allocated.
+    ///
+    /// # Errors
+    /// [`InflateError`].
+    pub fn decode(
+        self,
+        body: &[u8],
+        cap: usize,
+        may_take: impl FnMut(usize) -> bool,
+    ) -> Result<Vec<u8>, InflateError> {
+        match self {
+            RequestCoding::Gzip => gunzip_within(body, cap, may_take),
+            RequestCoding::Zstd => unzstd(body, cap, may_take),
+        }
+    }
+
+    /// Decompresses as much of a truncated body as was received; no checksum verifies it.
+    ///
+    /// # Errors
+    /// The errors of [`decode`](Self::decode); [`InflateError::Bad`] if the body contains other
+    /// data.
+    pub fn decode_beginning(
+        self,
+        body: &[u8],
+        cap: usize,
+        may_take: impl FnMut(usize) -> bool,
+    ) -> Result<Vec<u8>, InflateError> {
+        match self {
+            RequestCoding::Gzip => gunzip_beginning(body, cap, may_take),
+            RequestCoding::Zstd => unzstd_beginning(body, cap, may_take),
+        }
+    }
+}
+
+/// The content coding of a body, as its head declares it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BodyCoding {
+    /// No content coding.
+    #[default]
+    None,
+    /// A coding that is decompressed.
+    Coded(RequestCoding),
+    /// Another coding, or several: the body can't be read.
+    Other,
+}
+
+impl BodyCoding {
+    /// Reads a line of `Content-Encoding`.
+    pub fn read(&mut self, value: &[u8]) {
+        for name in members(value) {
+            *self = match (*self, RequestCoding::from_name(name)) {
+                (BodyCoding::None, Some(coded)) => BodyCoding::Coded(coded),
+                _ => BodyCoding::Other,
+            };
+        }
+    }
+
+    /// Returns the content coding of a response's body; `identity` is ignored.
+    pub fn from_response<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
+        let mut coding = BodyCoding::None;
+        for (name, value) in fields {
+            if name.eq_ignore_ascii_case(b"content-encoding") {
+                let names = members(value);
+                let is_coding = |name: &&[u8]| !name.eq_ignore_ascii_case(b"identity");
+                names.filter(is_coding).for_each(|name| coding.read(name));
+            }
+        }
+        coding
+    }
+
+    /// Returns the coding, if it is one that is decompressed.
+    pub fn supported(self) -> Option<RequestCoding> {
+        match self {
+            BodyCoding::Coded(coded) => Some(coded),
+            BodyCoding::None | BodyCoding::Other => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BodyCoding, RequestCoding};
+
+    #[test]
+    fn single_known_coding_is_decompressed() {
+        let of = |lines: &[&str]| {
+            let mut coding = BodyCoding::None;
+            lines.iter().for_each(|line| coding.read(line.as_bytes()));
+            coding
+        };
+        for lines in [&[][..], &[""], &[" , "]] {
+            assert_eq!(of(lines), BodyCoding::None, "{lines:?}");
+        }
+        for lines in [&["gzip"][..], &["X-GZip"], &["", " gzip ,"]] {
+            assert_eq!(
+                of(lines),
+                BodyCoding::Coded(RequestCoding::Gzip),
+                "{lines:?}"
+            );
+        }
+        assert_eq!(of(&["Zstd"]), BodyCoding::Coded(RequestCoding::Zstd));
+        for lines in [
+            &["br"][..],
+            &["zstd, gzip"],
+            &["identity"],
+            &["gzip, gzip"],
+            &["gzip", "br"],
+            &["identity", "gzip"],
+            &["gzi"],
+        ] {
+            assert_eq!(of(lines), BodyCoding::Other, "{lines:?}");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! JSON to SSZ and back, checks and roots: the functions of the command line, for values in memory.
+
+use std::ops::Deref;
+
+use crate::ssz::{check as check_ssz, hash_tree_root, select, to_json as json_of, version};
+use crate::ssz::{Fork, InputForm, Preset, Schema, SszError, SszErrorKind, ToSsz, TypeId};
+use crate::transcode::{call, ssz_routes};
+
+/// The type of a value, as programs name it. Empty members are unset.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SszTypeName<'a> {
+    /// A type in the notation of the specifications (`SignedBeaconBlock`, `List[Withdrawal, 16]`);
+    /// or a method of JSON-RPC, or the path of a route of the Beacon API, for the type of its
+    /// response.
+    pub name: &'a str,
+    /// The fork. Unset: the fork in the `version` of a response, or any fork if the type is the
+    /// same in all.
+    pub fork: &'a str,
+    /// The preset. Unset: mainnet.
+    pub preset: &'a str,
+}
+
+/// Parses the form of the JSON: `value`, the value itself; `answer`, an object with the value in
+/// `data` or `result`; `auto` or empty: either of them.
+fn parse_form(text: &str) -> Result<InputForm, String> {
+    match text {
+        "" | "auto" => Ok(InputForm::Either),
+        "value" => Ok(InputForm::Bare),
+        "answer" => Ok(InputForm::Enveloped),
+        other => Err(format!("form {other:?} is none of auto, value and answer")),
+    }
+}
+
+/// A type with the schema that contains it.
+struct ResolvedType {
+    schema: Types,
+    ty: TypeId,
+}
+
+enum Types {
+    /// The schema of the fork.
+    Named(&'static Schema),
+    /// The schema of the fork, with a type expression added.
+    Written(Box<Schema>),
+}
+
+impl Deref for Types {
+    type Target = Schema;
+
+    fn deref(&self) -> &Schema {
+        match self {
+            Types::Named(schema) => schema,
+            Types::Written(schema) => schema,
+        }
+    }
+}
+
+impl SszTypeName<'_> {
+    fn preset(&self) -> Result<Preset, String> {
+        match self.preset {
+            "" => Ok(Preset::Mainnet),
+            name => name.parse().map_err(|unknown| format!("{unknown}")),
+        }
+    }
+
+    /// Returns the fork, or `None` if it is unset.
+    fn fork(&self) -> Result<Option<Fork>, String> {
+        let named: Option<Fork> = match self.fork {
+            "" => None,
+            name => Some(name.parse().map_err(|unknown| format!("{unknown}"))?),
+        };
+        Ok(named)
+    }
+
+    /// Returns the name of the type in a fork, or in any fork if it is the same in all.
+    fn type_name(&self, fork: Option<Fork>) -> Result<&str, String> {
+        let name = self.name;
+        let gives = if name.starts_with('/') {
+            let target = name.as_bytes();
+            let gives = ssz_routes::response_type(b"GET", target)
+                .or_else(|| ssz_routes::response_type(b"POST", target));
+            gives.ok_or_else(|| format!("{name} is no route that gives SSZ"))?
+        } else if let Some(gives) = call::result_type(name.as_bytes()) {
+            gives
+        } else {
+            return Ok(name);
+        };
+        if *gives == ssz_routes::ResponseType::Updates {
+            return Err(format!("{name} gives many values, each of its own fork"));
+        }
+        let newest = Fork::ALL.last().copied().unwrap_or(Fork::Phase0);
+        let of = gives.name(fork.unwrap_or(newest), None);
+        of.ok_or_else(|| format!("{name} gives no one type: name that"))
+    }
+
+    fn find(&self, fork: Option<Fork>) -> Result<Option<ResolvedType>, String> {
+        let (preset, name) = (self.preset()?, self.type_name(fork)?);
+        let fork = match fork {
+            Some(fork) => fork,
+            None if Schema::is_fork_independent(name) => Fork::Phase0,
+            None => return Ok(None),
+        };
+        let known = Schema::for_fork(fork, preset);
+        if let Some(ty) = known.find(name) {
+            let schema = Types::Named(known);
+            return Ok(Some(ResolvedType { schema, ty }));
+        }
+        let wrong = |bad| format!("{fork}, {preset}: {bad}");
+        let mut schema = Schema::with_limits(fork, preset, &[]).map_err(wrong)?;
+        let ty = schema.parse(name).map_err(wrong)?;
+        let schema = Types::Written(Box::new(schema));
+        Ok(Some(ResolvedType { schema, ty }))
+    }
+
+    fn resolve(&self) -> Result<ResolvedType, String> {
+        let missing = || format!("{} is another type in each fork: say which fork", self.name);
+        self.find(self.fork()?)?.ok_or_else(missing)
+    }
+}
+
+fn error_text(error: SszError) -> String {
+    error.to_string()
+}
+
+/// Converts JSON to SSZ.
+///
+/// # Errors
+/// The error in the JSON, in `what` or in `form`.
+pub fn to_ssz(what: &SszTypeName<'_>, form: &str, json: &[u8]) -> Result<Vec<u8>, String> {
+    let (form, fork) = (parse_form(form)?, what.fork()?);
+    let Some(ResolvedType { schema, ty }) = what.find(fork)? else {
+        return by_version(what, form, json);
+    };
+    let mut reader = ToSsz::new(&schema, ty, form);
+    let read = reader.push(json);
+    if let (Some(fork), Some(version)) = (fork, reader.version()) {
+        if version != fork.name() {
+            return Err(format!("the answer's version is {version:?}, not {fork}"));
+        }
+    }
+    read.map_err(error_text)?;
+    reader.end().map_err(error_text)
+}
+
+/// Converts a response to SSZ in the fork that it names, at any position.
+fn by_version(what: &SszTypeName<'_>, form: InputForm, json: &[u8]) -> Result<Vec<u8>, String> {
+    if form == InputForm::Bare {
+        return what.resolve().map(|_| Vec::new());
+    }
+    let version = version(json).map_err(|error| match error.problem() {
+        SszErrorKind::NoValue => format!("{error}; a value without its answer needs its fork"),
+        _ => error_text(error),
+    })?;
+    let version = version.ok_or("the answer has no version: say which fork")?;
+    let fork: Fork = version
+        .parse()
+        .map_err(|unknown| format!("the version {unknown}"))?;
+    let (name, schema) = (
+        what.type_name(Some(fork))?,
+        Schema::for_fork(fork, what.preset()?),
+    );
+    let ty = schema.find(name);
+    let ty = ty.ok_or_else(|| format!("{fork} has no {name}"))?;
+    let mut reader = ToSsz::new(schema, ty, InputForm::Enveloped);
+    reader.push(json).map_err(error_text)?;
+    reader.end().map_err(error_text)
+}
+
+/// Converts SSZ, or its part at a path, to JSON.
+///
+/// # Errors
+/// The error in the SSZ, in `what` or in the path.
+pub fn to_json(what: &SszTypeName<'_>, path: &str, ssz: &[u8]) -> Result<Vec<u8>, String> {
+    let ResolvedType { schema, ty } = what.resolve()?;
+    let (ty, range) = select(&schema, ty, ssz, path).map_err(error_text)?;
+    let part = ssz.get(range).unwrap_or_default();
+    json_of(&schema, ty, part).map_err(error_text)
+}
+
+/// Checks that `ssz` is a value of the type by all rules.
+///
+/// # Errors
+/// The error in the SSZ, or in `what`.
+pub fn check(what: &SszTypeName<'_>, ssz: &[u8]) -> Result<(), String> {
+    let ResolvedType { schema, ty } = what.resolve()?;
+    check_ssz(&schema, ty, ssz).map_err(error_text)
+}
+
+/// Returns the hash tree root of a value, or of its part at a path: `0x` and 64 hex digits.
+///
+/// # Errors
+/// The errors of [`to_json`].
+pub fn root(what: &SszTypeName<'_>, path: &str, ssz: &[u8]) -> Result<String, String> {
+    let ResolvedType { schema, ty } = what.resolve()?;
+    let (ty, range) = select(&schema, ty, ssz, path).map_err(error_text)?;
+    let part = ssz.get(range).unwrap_or_default();
+    let root = hash_tree_root(&schema, ty, part).map_err(error_text)?;
+    Ok(format!("0x{}", const_hex::encode(root)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check, root, to_json, to_ssz, SszTypeName};
+
+    const JSON: &str = r#"{"epoch":"7","root":"0x1111111111111111111111111111111111111111111111111111111111111111"}"#;
+
+    fn type_named(name: &str) -> SszTypeName<'_> {
+        SszTypeName {
+            name,
+            ..SszTypeName::default()
+        }
+    }
+
+    #[test]
+    fn value_is_unchanged_after_conversion_to_ssz_and_back() {
+        let checkpoint = SszTypeName {
+            fork: "electra",
+            ..type_named("Checkpoint")
+        };
+        let ssz = to_ssz(&checkpoint, "", JSON.as_bytes()).unwrap();
+        assert_eq!(ssz.len(), 40);
+        assert_eq!(to_json(&checkpoint, "", &ssz).unwrap(), JSON.as_bytes());
+        assert_eq!(to_json(&checkpoint, "epoch", &ssz).unwrap(), br#""7""#);
+        assert_eq!(check(&checkpoint, &ssz), Ok(()));
+        assert!(check(&checkpoint, &ssz[1..]).is_err());
+        let whole = root(&checkpoint, "", &ssz).unwrap();
+        assert_eq!(whole.len(), 66);
+        let part = root(&checkpoint, "root", &ssz).unwrap();
+        assert_eq!(part, format!("0x{}", "11".repeat(32)));
+        let list = SszTypeName {
+            name: "List[Checkpoint, 4]",
+            ..checkpoint
+        };
+        let two = to_ssz(&list, "value", format!("[{JSON},{JSON}]").as_bytes()).unwrap();
+        assert_eq!(two, [ssz.clone(), ssz].concat());
+    }
+
+    #[test]
+    fn fork_is_read_from_the_response_and_type_from_the_method() {
+        let answer = format!(r#"{{"data":{JSON},"version":"deneb"}}"#);
+        assert_eq!(
+            to_ssz(&type_named("Checkpoint"), "", answer.as_bytes())
+                .unwrap()
+                .len(),
+            40
+        );
+        let code = r#"{"jsonrpc":"2.0","id":1,"result":"0x0102"}"#;
+        for name in ["eth_getCode", "ByteString"] {
+            let ssz = to_ssz(&type_named(name), "answer", code.as_bytes()).unwrap();
+            assert_eq!(ssz, [1, 2], "{name}");
+            assert_eq!(
+                to_json(&type_named(name), "", &ssz).unwrap(),
+                br#""0x0102""#
+            );
+        }
+        let route = "/eth/v1/beacon/states/head/pending_consolidations";
+        let json = r#"{"version":"electra","data":[{"source_index":"1","target_index":"2"}]}"#;
+        assert_eq!(
+            to_ssz(&type_named(route), "", json.as_bytes())
+                .unwrap()
+                .len(),
+            16
+        );
+    }
+
+    #[test]
+    fn invalid_type_or_form_is_reported() {
+        let of = |name, fork, preset, form| {
+            let what = SszTypeName { name, fork, preset };
+            to_ssz(&what, form, JSON.as_bytes()).unwrap_err()
+        };
+        for (error, why) in [
+            (of("Checkpoint", "", "", "value"), "say which fork"),
+            (of("Checkpoint", "", "", ""), "needs its fork"),
+            (of("Checkpoint", "frontier", "", ""), "frontier"),
+            (of("Checkpoint", "electra", "sepolia", ""), "sepolia"),
+            (
+                of("Checkpoint", "electra", "", "text"),
+                "\"text\" is none of",
+            ),
+            (of("Chickpoint", "electra", "", ""), "Chickpoint"),
+            (of("/eth/v1/node/version", "", "", ""), "no route"),
+            (
+                of("/eth/v1/beacon/light_client/updates", "", "", ""),
+                "many values",
+            ),
+            (
+                of("/eth/v3/validator/blocks/7", "deneb", "", ""),
+                "no one type",
+            ),
+            (of("BeaconBlock", "electra", "", ""), "neither data"),
+        ] {
+            assert!(error.contains(why), "{why}: {error}");
+        }
+        let answer = format!(r#"{{"version":"deneb","data":{JSON}}}"#);
+        let electra = SszTypeName {
+            fork: "electra",
+            ..type_named("Checkpoint")
+        };
+        let error = to_ssz(&electra, "", answer.as_bytes()).unwrap_err();
+        assert!(error.contains("not electra"), "{error}");
+        assert!(root(&type_named("Checkpoint"), "", b"").is_err());
+    }
+}

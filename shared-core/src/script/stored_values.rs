@@ -1,0 +1,349 @@
+//! Values that programs store by name: in the hot tier, where they share the memory with responses,
+//! and, if there is one, at the owner of a store.
+//!
+//! The key of a value is a hash of its name with a separate hash key, so that a value is never
+//! found by the lookup of a response, and the other way round. For the owner it is an ordinary
+//! resource (RFC 9111) in a namespace of its own.
+
+use std::sync::Arc;
+
+use crate::bytes::Bytes;
+use crate::cache::class::Class;
+use crate::cache::entry::store_attributes::StoreAttributes;
+use crate::cache::entry::{CacheEntry, EntryMeta, Envelope, Payload};
+use crate::cache::link::{purge_request, request_text, Head, OwnerRequest};
+use crate::cache::process::owner_client::OwnerClient;
+use crate::cache::process::Shared;
+use crate::cache::vary_key::namespace_for_name;
+use crate::cache::Key;
+use crate::memory;
+
+/// Namespace of all stored values, as an operator purges it.
+pub const NAMESPACE: &str = "sszip.lua";
+
+/// Process name with which values are stored: no process has a lease for them.
+const PROCESS: &str = "lua";
+
+/// Hash key that separates the keys of values from the keys of responses.
+const KEY: &[u8; 32] = b"sszip: values that scripts keep.";
+
+/// Maximum lifetime of a value: a hundred years, in milliseconds.
+const MAX_TTL_MS: u64 = 100 * 365 * 86_400_000;
+
+/// The reason why a value is not stored, or not found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoredValueError {
+    /// The hot tier is disabled.
+    #[error("nothing is cached here: sszip_cache is on nowhere")]
+    Cache,
+    /// The value is too long for the hot tier.
+    #[error("the value is too long for this worker's share of sszip_cache_memory")]
+    Room,
+    /// Memory was refused.
+    #[error("no memory")]
+    Memory,
+    /// The owner is not reachable.
+    #[error("the cache's owner can't be asked now")]
+    Down,
+    /// The owner's reply is invalid.
+    #[error("the cache's owner does not answer as it should")]
+    Owner,
+}
+
+/// Returns the cache key of a value's name.
+pub fn value_key(name: &[u8]) -> Key {
+    *blake3::keyed_hash(KEY, name).as_bytes()
+}
+
+/// Returns the named value from memory. `now` is in milliseconds of the lookups' clock, here and
+/// below.
+///
+/// # Errors
+/// The reason as [`StoredValueError`].
+pub fn get(shared: &Shared, name: &[u8], now: u64) -> Result<Option<Bytes>, StoredValueError> {
+    let hot = shared.hot().ok_or(StoredValueError::Cache)?;
+    if !shared.may_send_from_memory(now) {
+        return Ok(None);
+    }
+    let Some(entry) = hot.get(&value_key(name), now) else {
+        return Ok(None);
+    };
+    entry
+        .identity_payload()
+        .map(Some)
+        .ok_or(StoredValueError::Memory)
+}
+
+/// Stores a value in memory for `ttl` milliseconds. Returns the request that stores it at the
+/// owner, if there is one.
+///
+/// # Errors
+/// The reason as [`StoredValueError`]. No value has that name in memory then, unless only the request to the
+/// owner failed: in that case the value is stored in memory.
+pub fn set(
+    shared: &Shared,
+    name: &[u8],
+    value: &[u8],
+    ttl: u64,
+    now: u64,
+) -> Result<Option<Vec<u8>>, StoredValueError> {
+    let hot = shared.hot().ok_or(StoredValueError::Cache)?;
+    let key = value_key(name);
+    let kept = (!memory::is_short()).then(|| Bytes::copy_of(value));
+    let Some(value) = kept.flatten() else {
+        drop(hot.remove(&key));
+        return Err(StoredValueError::Memory);
+    };
+    let meta = EntryMeta {
+        status: 200,
+        class: Class::Resource,
+        ..EntryMeta::default()
+    };
+    let entry = CacheEntry::new(Envelope::none(), Payload::Raw(value), meta);
+    let entry = Arc::new(entry.stored(now, ttl.min(MAX_TTL_MS)));
+    if !hot.insert(key, Arc::clone(&entry)) {
+        return Err(StoredValueError::Room);
+    }
+    let Some(owner) = reachable_owner(shared)? else {
+        return Ok(None);
+    };
+    let namespace = namespace_for_name(NAMESPACE.as_bytes());
+    let about = StoreAttributes::for_entry(&entry, namespace, None, owner.generation())
+        .ok_or(StoredValueError::Memory)?;
+    let message = OwnerRequest::store(&key, &entry, &about, None, PROCESS, now);
+    let text = message
+        .and_then(request_text)
+        .ok_or(StoredValueError::Memory)?;
+    Ok(Some(text))
+}
+
+/// Removes a value from memory. Returns the request that purges it everywhere, if there is an
+/// owner.
+///
+/// # Errors
+/// The reason as [`StoredValueError`].
+pub fn delete(shared: &Shared, name: &[u8]) -> Result<Option<Vec<u8>>, StoredValueError> {
+    let hot = shared.hot().ok_or(StoredValueError::Cache)?;
+    let key = value_key(name);
+    drop(hot.remove(&key));
+    if reachable_owner(shared)?.is_none() {
+        return Ok(None);
+    }
+    let purge = format!("{{\"key\":\"{}\"}}", const_hex::encode(key));
+    let text = OwnerRequest::purge_request(&purge).and_then(request_text);
+    text.map(Some).ok_or(StoredValueError::Memory)
+}
+
+/// Returns the request that purges the scope in `query` (docs/caching.md, Purging), or `None` if
+/// there is no owner.
+///
+/// # Errors
+/// The error in the query, or [`StoredValueError`] as a text.
+pub fn purge(shared: &Shared, query: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    let body = purge_request(query, None).map_err(|bad| bad.to_string())?;
+    if reachable_owner(shared)
+        .map_err(|lack| lack.to_string())?
+        .is_none()
+    {
+        return Ok(None);
+    }
+    let text = OwnerRequest::purge_request(&body).and_then(request_text);
+    text.map(Some)
+        .ok_or_else(|| StoredValueError::Memory.to_string())
+}
+
+/// Returns the owner, if there is one. A connection to an owner that is down is not attempted for
+/// each value.
+fn reachable_owner(shared: &Shared) -> Result<Option<&dyn OwnerClient>, StoredValueError> {
+    match shared.owner() {
+        Some(owner) if !owner.is_up() => Err(StoredValueError::Down),
+        owner => Ok(owner),
+    }
+}
+
+/// Returns the request that looks up a value at the owner, and the present purge generation, which
+/// [`accept_reply`] requires. `None`: there is no owner.
+///
+/// # Errors
+/// The reason as [`StoredValueError`].
+pub fn lookup_request(
+    shared: &Shared,
+    name: &[u8],
+) -> Result<Option<(Vec<u8>, u64)>, StoredValueError> {
+    let Some(owner) = reachable_owner(shared)? else {
+        return Ok(None);
+    };
+    let generation = owner.generation();
+    let text = request_text(OwnerRequest::lookup_request(&value_key(name), None))
+        .ok_or(StoredValueError::Memory)?;
+    Ok(Some((text, generation)))
+}
+
+/// Reads the owner's reply to [`lookup_request`], and returns the value. It is also stored in memory,
+/// unless there was a purge since `generation`. `None`: the owner has no such value.
+///
+/// # Errors
+/// The reason as [`StoredValueError`].
+pub fn accept_reply(
+    shared: &Shared,
+    name: &[u8],
+    (head, body): (&[u8], &[u8]),
+    generation: u64,
+    now: u64,
+) -> Result<Option<Bytes>, StoredValueError> {
+    let head = Head::parse(head)
+        .ok()
+        .flatten()
+        .ok_or(StoredValueError::Owner)?;
+    let mut answer = head.response;
+    match answer.status {
+        _ if answer.generation.is_none() => return Err(StoredValueError::Owner),
+        200 => {}
+        404 => return Ok(None),
+        _ => return Err(StoredValueError::Owner),
+    }
+    answer.body = Vec::new();
+    answer
+        .body
+        .try_reserve_exact(body.len())
+        .map_err(|_| StoredValueError::Memory)?;
+    answer.body.extend_from_slice(body);
+    // an invalid entry is treated as a missing one
+    let entry = answer.entry(now).filter(|entry| !entry.is_unchecked());
+    let Some(entry) = entry.map(Arc::new) else {
+        return Ok(None);
+    };
+    if entry.inflates() > 0 {
+        // values are stored uncompressed: the decoded length of this one has no limit
+        return Err(StoredValueError::Owner);
+    }
+    let value = entry.identity_payload().ok_or(StoredValueError::Memory)?;
+    if let Some(hot) = shared.hot() {
+        let key = value_key(name);
+        if shared.generation() == generation && hot.insert(key, Arc::clone(&entry)) {
+            // a purge may have happened in between
+            if shared.generation() != generation {
+                hot.remove_if_same(&key, &entry);
+            }
+        }
+    }
+    Ok(Some(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{accept_reply, delete, get, lookup_request, set, value_key, StoredValueError};
+    use crate::cache::entry::wire::Encoded;
+    use crate::cache::entry::{CacheEntry, CompressionGate, EntryMeta, Envelope, Payload};
+    use crate::cache::process::Shared;
+
+    fn shared() -> Shared {
+        let shared = Shared::default();
+        shared.start(1 << 20, 1 << 20, 1);
+        shared
+    }
+
+    #[test]
+    fn value_is_returned_until_it_expires() {
+        let shared = shared();
+        assert_eq!(get(&shared, b"a", 0), Ok(None));
+        for value in [&b"one"[..], b"", b"\0\xff\0"] {
+            assert_eq!(set(&shared, b"a", value, 5000, 1000), Ok(None));
+            assert_eq!(&get(&shared, b"a", 5999).unwrap().unwrap()[..], value);
+            assert_eq!(get(&shared, b"b", 5999), Ok(None));
+        }
+        assert_eq!(get(&shared, b"a", 6000), Ok(None));
+        set(&shared, b"a", b"x", u64::MAX, 1000).unwrap();
+        assert!(get(&shared, b"a", 1 << 40).unwrap().is_some());
+        assert_eq!(delete(&shared, b"a"), Ok(None));
+        assert_eq!(get(&shared, b"a", 1000), Ok(None));
+    }
+
+    #[test]
+    fn value_that_is_too_long_removes_the_previous_one() {
+        let shared = shared();
+        set(&shared, b"a", b"old", 5000, 0).unwrap();
+        let long = vec![b'x'; 1 << 20];
+        assert_eq!(
+            set(&shared, b"a", &long, 5000, 0),
+            Err(StoredValueError::Room)
+        );
+        assert_eq!(get(&shared, b"a", 0), Ok(None));
+    }
+
+    #[test]
+    fn values_are_rejected_without_a_cache() {
+        let shared = Shared::default();
+        assert_eq!(set(&shared, b"a", b"b", 1, 0), Err(StoredValueError::Cache));
+        assert_eq!(get(&shared, b"a", 0), Err(StoredValueError::Cache));
+        assert_eq!(delete(&shared, b"a"), Err(StoredValueError::Cache));
+        assert!(lookup_request(&shared, b"a").unwrap().is_none());
+    }
+
+    #[test]
+    fn value_keys_differ_from_response_keys() {
+        assert_ne!(&value_key(b"a"), blake3::hash(b"a").as_bytes());
+        assert_ne!(value_key(b""), value_key(b"\0"));
+    }
+
+    /// Returns head and body of an owner's reply with an entry.
+    fn owner_reply(entry: CacheEntry) -> (Vec<u8>, Vec<u8>) {
+        let body = Encoded::from_entry(&Arc::new(entry)).unwrap().to_vec();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nsszip-generation: 7\r\nsszip-fresh: 500\r\n\
+             content-length: {}\r\nage: 2\r\n\r\n",
+            body.len()
+        );
+        (head.into_bytes(), body)
+    }
+
+    #[test]
+    fn compressed_value_is_rejected() {
+        let shared = shared();
+        let gate = CompressionGate {
+            min_length: 0,
+            level: 1,
+        };
+        let long = vec![b'v'; 5000];
+        let coded =
+            CacheEntry::compress_payload(Envelope::none(), &long, gate, EntryMeta::default())
+                .unwrap();
+        let (head, body) = owner_reply(coded);
+        let result = accept_reply(&shared, b"a", (&head, &body), 0, 100);
+        assert_eq!(result, Err(StoredValueError::Owner));
+        assert_eq!(get(&shared, b"a", 100), Ok(None));
+    }
+
+    #[test]
+    fn owner_entry_is_stored_unless_purged_since() {
+        let shared = shared();
+        let entry = CacheEntry::new(
+            Envelope::none(),
+            Payload::Raw(b"value".to_vec().into()),
+            EntryMeta::default(),
+        );
+        let (head, body) = owner_reply(entry);
+        let found = accept_reply(&shared, b"a", (&head, &body), 9, 100);
+        assert_eq!(&found.unwrap().unwrap()[..], b"value");
+        // the present generation is 0
+        assert_eq!(get(&shared, b"a", 100), Ok(None));
+        accept_reply(&shared, b"a", (&head, &body), 0, 100).unwrap();
+        assert_eq!(&get(&shared, b"a", 599).unwrap().unwrap()[..], b"value");
+        assert_eq!(get(&shared, b"a", 600), Ok(None));
+        let damaged = accept_reply(&shared, b"a", (&head, &body[1..]), 0, 100);
+        assert_eq!(damaged, Ok(None));
+        let none = b"HTTP/1.1 404 Not Found\r\nsszip-generation: 7\r\ncontent-length: 0\r\n\r\n";
+        assert_eq!(accept_reply(&shared, b"a", (none, b""), 0, 0), Ok(None));
+        for other in [
+            &b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"[..],
+            b"HTTP/1.1 503 Busy\r\nsszip-generation: 7\r\ncontent-length: 0\r\n\r\n",
+            b"HTTP/1.1 200",
+            b"no HTTP\r\n\r\n",
+        ] {
+            let result = accept_reply(&shared, b"a", (other, b""), 0, 0);
+            assert_eq!(result, Err(StoredValueError::Owner));
+        }
+    }
+}

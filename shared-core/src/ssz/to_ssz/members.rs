@@ -1,0 +1,159 @@
+//! Reader of members: fields and elements, one after another.
+
+use super::frame::{ElementPositions, Frame, NONE};
+use super::hex::HexError;
+use super::names::{find_field, FieldMatch};
+use super::scan::{skip_white, TokenError};
+use super::value::ReadProgress;
+use super::{InputState, MemberStep, NextToken, ToSsz, ValueSkipper};
+use crate::ssz::error::SszErrorKind;
+
+impl ToSsz<'_> {
+    /// Reads fields until one of them opens a value, or the input ends.
+    pub(super) fn names(
+        &mut self,
+        bytes: &[u8],
+        at: &mut usize,
+        mut or_end: bool,
+    ) -> Result<MemberStep, HexError> {
+        loop {
+            let Some(Frame::Container(frame)) = self.stack.last_mut() else {
+                return self.read_member(bytes, at, or_end).map(MemberStep::Stored);
+            };
+            *at = skip_white(bytes, *at);
+            let container = frame.container;
+            let field = match container.names.match_key(frame.next, &bytes[*at..]) {
+                Some(len) => {
+                    *at += len;
+                    frame.next
+                }
+                None => match find_field(container, bytes, *at, or_end)? {
+                    FieldMatch::Field(field, end) => {
+                        *at = end;
+                        field
+                    }
+                    FieldMatch::Unknown(end) => {
+                        frame.field = NONE;
+                        *at = end;
+                        self.expect = NextToken::Skip(ValueSkipper::default());
+                        return Ok(MemberStep::Stored(InputState::All));
+                    }
+                    FieldMatch::End => {
+                        self.close(*at)?;
+                        *at += 1;
+                        return Ok(MemberStep::Next);
+                    }
+                    FieldMatch::Part => {
+                        self.expect = NextToken::Name { or_end };
+                        return Ok(MemberStep::Stored(InputState::Part));
+                    }
+                },
+            };
+            frame.field = field;
+            let bit = 1 << field;
+            if frame.seen & bit != 0 {
+                return Err(TokenError::new(*at, "it is there twice").into());
+            }
+            frame.seen |= bit;
+            frame.next = field + 1;
+            let field_type = &container.fields[field];
+            let place = frame.base + field_type.offset;
+            let ty = self.schema.get(field_type.ty);
+            if ty.size.is_none() {
+                self.output.begin_field(field)?;
+            }
+            *at = skip_white(bytes, *at);
+            if let Some(inside) = self
+                .value(ty, place, bytes, at)?
+                .match_expected_field(bytes, at)
+            {
+                return Ok(inside);
+            }
+            if let Some(Frame::Container(frame)) = self.stack.last_mut() {
+                frame.field = NONE;
+            }
+            or_end = false;
+        }
+    }
+
+    /// Reads elements until one of them opens a value, or the input ends.
+    pub(super) fn elements(
+        &mut self,
+        bytes: &[u8],
+        at: &mut usize,
+        mut or_end: bool,
+    ) -> Result<MemberStep, HexError> {
+        loop {
+            let Some(Frame::List(frame)) = self.stack.last_mut() else {
+                return Ok(MemberStep::Stored(InputState::Part));
+            };
+            *at = skip_white(bytes, *at);
+            match bytes.get(*at) {
+                None => {
+                    self.expect = NextToken::Element { or_end };
+                    return Ok(MemberStep::Stored(InputState::Part));
+                }
+                Some(b']') if or_end => {
+                    self.close(*at)?;
+                    *at += 1;
+                    return Ok(MemberStep::Next);
+                }
+                Some(_) => {}
+            }
+            if frame.count == frame.most {
+                let why = format!("more than {} elements", frame.most);
+                // the path of the error is the list, not its last element
+                self.stack.pop();
+                return Err(TokenError::new(*at, why).into());
+            }
+            let of = frame.of;
+            let place = match frame.places {
+                ElementPositions::Made(size) => frame.base + frame.count as usize * size,
+                ElementPositions::Added(size) => self.output.zeros(size)?,
+                ElementPositions::Variable(_) => {
+                    self.output.begin_element()?;
+                    0
+                }
+            };
+            frame.count += 1;
+            if let Some(inside) = self
+                .value(of, place, bytes, at)?
+                .match_expected_field(bytes, at)
+            {
+                return Ok(inside);
+            }
+            or_end = false;
+        }
+    }
+
+    /// Closes the innermost open value.
+    pub(super) fn close(&mut self, at: usize) -> Result<(), HexError> {
+        match self
+            .stack
+            .pop()
+            .map(|frame| frame.close(self.schema, &mut self.output))
+        {
+            None | Some(Ok(())) => Ok(()),
+            Some(Err(SszErrorKind::Because(why))) => Err(TokenError::new(at, why).into()),
+            Some(Err(problem)) => Err(problem.into()),
+        }
+    }
+}
+
+impl ReadProgress {
+    /// Returns the next step, or `None` if a comma was read and another field or element follows.
+    #[inline(always)]
+    fn match_expected_field(self, bytes: &[u8], at: &mut usize) -> Option<MemberStep> {
+        match self {
+            Self::Whole => {}
+            Self::Opened(inside) => return Some(inside),
+            Self::Part => return Some(MemberStep::Stored(InputState::Part)),
+        }
+        *at = skip_white(bytes, *at);
+        if bytes.get(*at) != Some(&b',') {
+            return Some(MemberStep::Next);
+        }
+        *at += 1;
+        None
+    }
+}

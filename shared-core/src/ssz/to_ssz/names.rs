@@ -1,0 +1,168 @@
+//! Complete strings and names.
+
+use std::borrow::Cow;
+
+use super::scan::{not_a_string, skip_white, string, TokenError};
+use super::skip::escaped;
+use crate::ssz::schema::Container;
+
+/// A name and its colon.
+pub(super) enum NameToken<'t> {
+    Here {
+        name: Cow<'t, str>,
+        end: usize,
+    },
+    /// The end of the object instead of a name.
+    End,
+    Part,
+}
+
+/// The result of matching a name with the fields of a container.
+pub(super) enum FieldMatch {
+    /// The index of the field, and the position after the colon.
+    Field(usize, usize),
+    Unknown(usize),
+    End,
+    Part,
+}
+
+pub(super) fn find_field(
+    container: &Container,
+    bytes: &[u8],
+    at: usize,
+    or_end: bool,
+) -> Result<FieldMatch, TokenError> {
+    Ok(match name(bytes, at, or_end)? {
+        NameToken::Here { name, end } => match container.names.find(name.as_bytes()) {
+            Some(field) => FieldMatch::Field(field, end),
+            None => FieldMatch::Unknown(end),
+        },
+        NameToken::End => FieldMatch::End,
+        NameToken::Part => FieldMatch::Part,
+    })
+}
+
+/// Reads the name at `at`.
+pub(super) fn name(bytes: &[u8], at: usize, or_end: bool) -> Result<NameToken<'_>, TokenError> {
+    let rest = &bytes[at..];
+    match rest.first() {
+        None => return Ok(NameToken::Part),
+        Some(b'"') => {}
+        Some(b'}') if or_end => return Ok(NameToken::End),
+        Some(_) => return Err(TokenError::new(at, "a name should be here")),
+    }
+    let Some((name, len)) = text(rest).map_err(|wrong| shift_error(at, wrong))? else {
+        return Ok(NameToken::Part);
+    };
+    let colon = skip_white(bytes, at + len);
+    match bytes.get(colon) {
+        None => Ok(NameToken::Part),
+        Some(b':') => Ok(NameToken::Here {
+            name,
+            end: colon + 1,
+        }),
+        Some(_) => Err(TokenError::new(colon, "a colon should be here")),
+    }
+}
+
+/// Reads a complete string. Returns it with the length of its token.
+pub(super) fn text(bytes: &[u8]) -> Result<Option<(Cow<'_, str>, usize)>, TokenError> {
+    match bytes.first() {
+        None => return Ok(None),
+        Some(b'"') => {}
+        Some(other) => return Err(TokenError::new(0, not_a_string(*other))),
+    }
+    let Some((len, escapes)) = string(bytes) else {
+        return Ok(None);
+    };
+    let token = &bytes[..len];
+    if !escapes {
+        // control characters are not allowed
+        let inner = &token[1..len - 1];
+        if inner.iter().all(|byte| *byte >= b' ') {
+            if let Ok(text) = std::str::from_utf8(inner) {
+                return Ok(Some((text.into(), len)));
+            }
+        }
+    }
+    match serde_json::from_slice::<String>(token) {
+        Ok(text) => Ok(Some((text.into(), len))),
+        Err(bad) => Err(TokenError::new(0, format!("no string: {bad}"))),
+    }
+}
+
+/// The length of a string's token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenLength {
+    Whole(usize),
+    /// The length that was read; the rest of the token follows.
+    Cut(usize),
+}
+
+/// Reads a string up to a number of bytes: the whole string, or a prefix of at least `most` bytes.
+pub(super) fn text_prefix(
+    bytes: &[u8],
+    most: u64,
+) -> Result<Option<(Cow<'_, str>, TokenLength)>, TokenError> {
+    // one byte of text has at most six bytes of escapes; a surrogate pair has twelve for four bytes
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let longest = most.saturating_mul(6).saturating_add(16);
+    let looked_at = &bytes[..bytes.len().min(longest)];
+    if let Some((text, len)) = text(looked_at)? {
+        return Ok(Some((text, TokenLength::Whole(len))));
+    }
+    if bytes.len() < longest {
+        return Ok(None);
+    }
+    let mut end = 1;
+    while let Some([first, ..]) = looked_at.get(end..) {
+        let unit = |at: usize| match looked_at.get(at..) {
+            Some(rest @ [b'\\', ..]) => escaped(rest).map_err(|why| TokenError::new(at, why)),
+            _ => Ok(None),
+        };
+        if *first != b'\\' {
+            end += 1;
+            continue;
+        }
+        let Some((first, len)) = unit(end)? else {
+            break;
+        };
+        let is_half = (0xd800..0xdc00).contains(&first);
+        let other = if is_half { unit(end + len)? } else { None };
+        if is_half && other.is_none() && looked_at.len() - end < 12 {
+            break;
+        }
+        end += len + other.map_or(0, |(_, len)| len);
+    }
+    if let Err(cut) = std::str::from_utf8(&looked_at[..end]) {
+        if cut.error_len().is_none() {
+            end = cut.valid_up_to();
+        }
+    }
+    let token = [&looked_at[..end], b"\""].concat();
+    match serde_json::from_slice::<String>(&token) {
+        Ok(text) => Ok(Some((text.into(), TokenLength::Cut(end)))),
+        Err(bad) => Err(TokenError::new(0, format!("no string: {bad}"))),
+    }
+}
+
+pub(super) fn literal(
+    bytes: &[u8],
+    literal: &[u8],
+    at: usize,
+) -> Result<Option<usize>, TokenError> {
+    if bytes.starts_with(literal) {
+        Ok(Some(literal.len()))
+    } else if literal.starts_with(bytes) {
+        Ok(None)
+    } else {
+        Err(TokenError::new(at, "no JSON"))
+    }
+}
+
+pub(super) fn shift_error(at: usize, wrong: TokenError) -> TokenError {
+    TokenError {
+        at: at + wrong.at,
+        ..wrong
+    }
+}

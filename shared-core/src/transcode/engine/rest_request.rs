@@ -1,0 +1,348 @@
+//! A request of the REST route, converted to a JSON-RPC call for a node that has only JSON-RPC.
+
+use super::problem::{self, Problem};
+use super::{split_target, Fork, ROUTE, STATUS, VERSION};
+use crate::mode::Mode;
+use crate::negotiate::{cache_control, media_type};
+use crate::request_coding::BodyCoding;
+use crate::ssz::{self, blob_hashes, check, path, select, Preset, Schema};
+use crate::transcode::transcoder::{write_json, ReserveBytes};
+use crate::transcode::{TranscodeError, TYPE};
+
+/// A request of the REST route: the fork of its payload, or the problem with its head.
+#[derive(Clone, Debug)]
+pub struct RestRequest(Result<Fork, RequestProblem>);
+
+/// Problem for the client, and the mode for logs and metrics.
+type RequestProblem = (Problem, Mode);
+
+impl RestRequest {
+    /// Reads the head of a request. Returns `None` if it is not for the route, or if it must not be
+    /// transformed. `decodes`: whether compressed bodies are decompressed.
+    pub fn read<'a>(
+        method: &[u8],
+        target: &[u8],
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        decodes: bool,
+    ) -> Option<Self> {
+        if method != b"POST" {
+            return None;
+        }
+        rpc_target(target)?;
+        let (mut fork, mut is_ssz, mut wants_more) = (None, false, false);
+        let mut coding = BodyCoding::None;
+        for (name, value) in fields {
+            let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+            if is("content-type") {
+                is_ssz = media_type::is_octets(value);
+            } else if is("content-encoding") {
+                if !value.eq_ignore_ascii_case(b"identity") {
+                    coding.read(value);
+                }
+            } else if is(VERSION) {
+                fork = Fork::named(value);
+            } else if is(TYPE) {
+                wants_more = STATUS.label().is_none_or(|label| label.as_bytes() != value);
+            } else if is("cache-control") && cache_control::has_no_transform(value) {
+                return None;
+            }
+        }
+        let wrong = |kind, mode, why: &str| Err((Problem::new(kind, why.to_owned()), mode));
+        Some(Self(match fork {
+            _ if !is_ssz => wrong(
+                &problem::MEDIA,
+                Mode::SszInvalid,
+                "the body must be application/octet-stream",
+            ),
+            _ if coding == BodyCoding::Other || coding.supported().is_some() && !decodes => wrong(
+                &problem::MEDIA,
+                Mode::Encoded,
+                match decodes {
+                    true => "the body must have no content coding but gzip or zstd",
+                    false => "the body must have no content coding",
+                },
+            ),
+            None => wrong(
+                &problem::FORK,
+                Mode::SszFork,
+                "Eth-Execution-Version names no known fork",
+            ),
+            Some(_) if wants_more => wrong(
+                &problem::BODY,
+                Mode::SszVersion,
+                "the node has engine_newPayloadWithWitness, which gives no public_keys: \
+                 only PayloadStatusWithWitness;v=1 can be had",
+            ),
+            Some(fork) => Ok(fork),
+        }))
+    }
+
+    /// Marks the request as unusable for the given reason, unless it has a problem already.
+    pub fn refuse(&mut self, why: TranscodeError) {
+        if self.0.is_ok() {
+            self.0 = Err(body_problem(why, ""));
+        }
+    }
+
+    /// Converts the request to a JSON-RPC call. `may_take` is called with the length of the call
+    /// before memory is allocated or grows.
+    ///
+    /// # Errors
+    /// The problem with the request or with its body.
+    pub fn to_call(
+        &self,
+        preset: Preset,
+        ssz: &[u8],
+        may_take: ReserveBytes<'_>,
+    ) -> Result<Vec<u8>, (Problem, Mode)> {
+        let fork = self.0.clone()?;
+        encode_call(fork, preset, ssz, may_take).map_err(|why| body_problem(why, fork.envelope()))
+    }
+}
+
+/// Maps a transcode error of a body that should be of the given type.
+fn body_problem(why: TranscodeError, type_name: &str) -> RequestProblem {
+    let mode = why.mode();
+    let problem = match why {
+        TranscodeError::Invalid(error) => {
+            let detail = format!("the body is no {type_name}: {error}");
+            Problem::new(&problem::DECODE, detail)
+        }
+        TranscodeError::Length(_) => Problem::new(&problem::LENGTH, why.to_string()),
+        TranscodeError::Coding => Problem::new(&problem::DECODE, why.to_string()),
+        _ => Problem::new(&problem::BUSY, why.to_string()),
+    };
+    (problem, mode)
+}
+
+/// Returns the target of JSON-RPC for a target of the route: the path before the route, and the
+/// query.
+pub fn rpc_target(target: &[u8]) -> Option<Vec<u8>> {
+    let (path, query) = split_target(target);
+    let base = path.strip_suffix(ROUTE)?;
+    base.ends_with(b"/").then(|| [base, query].concat())
+}
+
+fn encode_call(
+    fork: Fork,
+    preset: Preset,
+    ssz: &[u8],
+    may_take: ReserveBytes<'_>,
+) -> Result<Vec<u8>, TranscodeError> {
+    // these types are the same in every fork of the consensus layer
+    let schema = Schema::for_fork(ssz::Fork::Phase0, preset);
+    let ty = schema.find(fork.envelope()).ok_or(TranscodeError::Failed)?;
+    check(schema, ty, ssz)?;
+    let mut call = Vec::new();
+    let mut put = |name: &str, call: &mut Vec<u8>| {
+        let (ty, range) = select(schema, ty, ssz, name)?;
+        write_json(schema, ty, &ssz[range], call, may_take)
+    };
+    append(
+        &mut call,
+        &format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"engine_newPayloadWithWitnessV{}","params":["#,
+            fork.version()
+        ),
+    )?;
+    put("payload", &mut call)?;
+    if fork >= Fork::Cancun {
+        let (_, transactions) = select(schema, ty, ssz, "payload.transactions")?;
+        append(&mut call, ",[")?;
+        let mut comma = "";
+        for transaction in path::elements(ssz, transactions)? {
+            for hash in blob_hashes(&ssz[transaction?]) {
+                append(
+                    &mut call,
+                    &format!("{comma}\"0x{}\"", const_hex::encode(hash)),
+                )?;
+                comma = ",";
+            }
+        }
+        append(&mut call, "],")?;
+        put("parent_beacon_block_root", &mut call)?;
+    }
+    if fork >= Fork::Prague {
+        append(&mut call, ",")?;
+        put("execution_requests", &mut call)?;
+    }
+    append(&mut call, "]}")?;
+    Ok(call)
+}
+
+fn append(to: &mut Vec<u8>, text: &str) -> Result<(), TranscodeError> {
+    to.try_reserve(text.len())
+        .map_err(|_| TranscodeError::Memory)?;
+    to.extend_from_slice(text.as_bytes());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{json, Value};
+
+    use super::{rpc_target, RestRequest};
+    use crate::ssz::{to_ssz, Fork, Preset, Schema};
+    use crate::transcode::engine::rpc_request::RpcRequest;
+
+    const ROUTE: &str = "/engine/v1/payloads/witness";
+    const OCTETS: (&str, &str) = ("content-type", "application/octet-stream");
+
+    fn read(target: &str, fields: &[(&str, &str)]) -> Option<RestRequest> {
+        let fields = fields.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()));
+        RestRequest::read(b"POST", target.as_bytes(), fields, true)
+    }
+
+    #[test]
+    fn rpc_target_is_the_path_before_the_route() {
+        let base =
+            |target: &str| rpc_target(target.as_bytes()).map(|it| String::from_utf8(it).unwrap());
+        assert_eq!(base(ROUTE).as_deref(), Some("/"));
+        let keyed = format!("/a/key{ROUTE}?x=/engine");
+        assert_eq!(base(&keyed).as_deref(), Some("/a/key/?x=/engine"));
+        for other in [
+            "/",
+            "",
+            "engine/v1/payloads/witness",
+            "/engine/v1/payloads",
+            "/engine/v1/payloads/witness/",
+            "/an-engine/v1/payloads/witness",
+            "/x?/engine/v1/payloads/witness",
+        ] {
+            assert_eq!(base(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn invalid_head_is_rejected_with_its_status() {
+        let fork = ("Eth-Execution-Version", "amsterdam");
+        let status = |fields: &[(&str, &str)]| {
+            let asked = read(ROUTE, fields)?;
+            let wrong = asked
+                .to_call(Preset::Mainnet, b"", &mut |_| true)
+                .unwrap_err();
+            Some(wrong.0.status())
+        };
+        // valid head, invalid body
+        assert_eq!(status(&[OCTETS, fork]), Some(400));
+        assert_eq!(
+            status(&[OCTETS, fork, ("Content-Encoding", "identity")]),
+            Some(400)
+        );
+        assert_eq!(status(&[OCTETS]), Some(400));
+        assert_eq!(
+            status(&[OCTETS, ("eth-execution-version", "electra")]),
+            Some(400)
+        );
+        assert_eq!(status(&[fork]), Some(415));
+        assert_eq!(
+            status(&[fork, ("Content-Type", "application/json")]),
+            Some(415)
+        );
+        for (coding, expected) in [
+            ("gzip", 400),
+            ("zstd", 400),
+            ("br", 415),
+            ("gzip, zstd", 415),
+        ] {
+            let coded = [OCTETS, fork, ("Content-Encoding", coding)];
+            assert_eq!(status(&coded), Some(expected), "{coding}");
+            let fields = coded.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()));
+            let asked = RestRequest::read(b"POST", ROUTE.as_bytes(), fields, false).unwrap();
+            let (problem, _) = asked
+                .to_call(Preset::Mainnet, b"", &mut |_| true)
+                .unwrap_err();
+            assert_eq!(problem.status(), 415, "{coding}");
+        }
+        let ours = ("Sszip-Type", "PayloadStatusWithWitness;v=1");
+        assert_eq!(status(&[OCTETS, fork, ours]), Some(400));
+        let keys = ("Sszip-Type", "PayloadStatusWithWitnessAndKeys;v=1");
+        assert_eq!(status(&[OCTETS, fork, keys]), Some(422));
+        assert!(read(ROUTE, &[OCTETS, fork, ("Cache-Control", "no-transform")]).is_none());
+        assert!(read("/", &[OCTETS, fork]).is_none());
+        assert!(RestRequest::read(b"GET", ROUTE.as_bytes(), [].into_iter(), true).is_none());
+    }
+
+    fn quantity(n: u64) -> String {
+        format!("{n:#x}")
+    }
+
+    /// An execution payload in the JSON of JSON-RPC.
+    fn payload(fork: super::Fork, transactions: &[&str]) -> Value {
+        let hash = |byte: &str| format!("0x{}", byte.repeat(32));
+        let mut payload = json!({
+            "parentHash": hash("01"), "feeRecipient": format!("0x{}", "02".repeat(20)),
+            "stateRoot": hash("03"), "receiptsRoot": hash("04"),
+            "logsBloom": format!("0x{}", "05".repeat(256)), "prevRandao": hash("06"),
+            "blockNumber": quantity(0), "gasLimit": quantity(60_000_000),
+            "gasUsed": quantity(u64::MAX), "timestamp": quantity(1), "extraData": "0x",
+            "baseFeePerGas": format!("0x{}", "f".repeat(64)), "blockHash": hash("07"),
+            "transactions": transactions,
+        });
+        if fork >= super::Fork::Shanghai {
+            payload["withdrawals"] = json!([{
+                "index": quantity(7), "validatorIndex": quantity(8),
+                "address": format!("0x{}", "09".repeat(20)), "amount": quantity(32_000_000_000),
+            }]);
+        }
+        if fork >= super::Fork::Cancun {
+            payload["blobGasUsed"] = json!(quantity(131_072));
+            payload["excessBlobGas"] = json!(quantity(0));
+        }
+        if fork >= super::Fork::Amsterdam {
+            payload["blockAccessList"] = json!("0xc0");
+            payload["slotNumber"] = json!(quantity(11_000_000));
+        }
+        payload
+    }
+
+    #[test]
+    fn requests_of_every_fork_are_converted_to_calls_and_back() {
+        use super::Fork::*;
+        // EIP-4844: two hashes after ten fields
+        let hashes = ["01", "ab"].map(|byte| byte.repeat(32));
+        let list = format!("f842a0{}a0{}", hashes[0], hashes[1]);
+        let fields = format!("{}{list}{}", "80".repeat(10), "80".repeat(3));
+        let blob = format!("0x03f851{fields}");
+        let transactions = ["0x02c0", &*blob, "0xf800"];
+        let schema = Schema::for_fork(Fork::Phase0, Preset::Mainnet);
+        let root = format!("0x{}", "aa".repeat(32));
+        for (name, fork, version) in [
+            ("paris", Paris, 1),
+            ("shanghai", Shanghai, 2),
+            ("cancun", Cancun, 3),
+            ("prague", Prague, 4),
+            ("osaka", Osaka, 4),
+            ("amsterdam", Amsterdam, 5),
+        ] {
+            let payload = payload(fork, &transactions);
+            let mut envelope = json!({ "payload": payload });
+            let mut params = vec![payload];
+            if fork >= Cancun {
+                envelope["parentBeaconBlockRoot"] = json!(root);
+                params.push(json!(hashes.each_ref().map(|hash| format!("0x{hash}"))));
+                params.push(json!(root));
+            }
+            if fork >= Prague {
+                envelope["executionRequests"] = json!(["0x00ff", "0x01"]);
+                params.push(json!(["0x00ff", "0x01"]));
+            }
+            let ty = schema.find(fork.envelope()).unwrap();
+            let ssz = to_ssz(schema, ty, envelope.to_string().as_bytes()).unwrap();
+            let asked = read(ROUTE, &[OCTETS, ("Eth-Execution-Version", name)]).unwrap();
+            let call = asked.to_call(Preset::Mainnet, &ssz, &mut |_| true).unwrap();
+            // and back
+            let method = format!("engine_newPayloadWithWitnessV{version}");
+            let called = RpcRequest::for_method(method.as_bytes(), Some(fork)).unwrap();
+            let submission = called.to_submission(Preset::Mainnet, &call).unwrap();
+            assert_eq!((submission.fork, &submission.ssz), (name.as_bytes(), &ssz));
+            let call: Value = serde_json::from_slice(&call).unwrap();
+            let expected = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+            assert_eq!(call, expected, "{name}");
+            let (problem, _) = asked
+                .to_call(Preset::Mainnet, &ssz[1..], &mut |_| true)
+                .unwrap_err();
+            assert_eq!(problem.status(), 400);
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! A JSON-RPC call for a payload's witness, converted to a request of the REST route for a node
+//! that has only the route.
+
+use super::problem::{self, Problem};
+use super::{split_target, Fork, ROUTE};
+use crate::jsonrpc::request::{parse, Request};
+use crate::jsonrpc::response::member;
+use crate::jsonrpc::scan::{Scanner, Value};
+use crate::mode::Mode;
+use crate::ssz::schema::OFFSET;
+use crate::ssz::{
+    self, blob_hashes, path, select, to_ssz, InputForm, Preset, Schema, SszError, ToSsz,
+};
+use crate::transcode::TranscodeError;
+
+const METHOD: &[u8] = b"engine_newPayloadWithWitnessV";
+
+/// Length of a root in bytes.
+const ROOT: usize = 32;
+
+/// The REST request that replaces the call.
+#[derive(Debug)]
+pub struct RestSubmission {
+    /// The fork of the payload, as in the header `Eth-Execution-Version`.
+    pub fork: &'static [u8],
+    /// The SSZ body of the request.
+    pub ssz: Vec<u8>,
+}
+
+/// Reason why a call is not converted.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The call is invalid, or memory is refused.
+    Wrong(Problem, Mode),
+    /// The payload is invalid because its blobs are not those that the call names. The route has no
+    /// parameter that names them.
+    OtherBlobs,
+}
+
+impl From<TranscodeError> for Refusal {
+    fn from(why: TranscodeError) -> Self {
+        let mode = why.mode();
+        let kind = match why {
+            TranscodeError::Invalid(_) => &problem::BODY,
+            TranscodeError::Length(_) => &problem::LENGTH,
+            TranscodeError::Coding => &problem::PARSE,
+            _ => &problem::BUSY,
+        };
+        Self::Wrong(Problem::new(kind, why.to_string()), mode)
+    }
+}
+
+impl From<SszError> for Refusal {
+    fn from(error: SszError) -> Self {
+        TranscodeError::from(error).into()
+    }
+}
+
+/// A call of `engine_newPayloadWithWitness`.
+#[derive(Clone, Debug)]
+pub struct RpcRequest {
+    version: u8,
+    /// The fork that the request's head names, if any. One version of the method may cover two
+    /// forks.
+    named: Option<Fork>,
+    /// Reason why the body can't be read.
+    unread: Option<TranscodeError>,
+}
+
+impl RpcRequest {
+    /// Creates the call for a method name. Returns `None` if the name is another method.
+    pub fn for_method(method: &[u8], named: Option<Fork>) -> Option<Self> {
+        Some(Self {
+            version: version(method)?,
+            named,
+            unread: None,
+        })
+    }
+
+    /// Marks the call as not convertible for the given reason, unless it has a reason already.
+    pub fn refuse(&mut self, why: TranscodeError) {
+        self.unread.get_or_insert(why);
+    }
+
+    /// Converts the call in `body` to a request of the route.
+    ///
+    /// # Errors
+    /// The reason why no request is sent to the node.
+    pub fn to_submission(&self, preset: Preset, body: &[u8]) -> Result<RestSubmission, Refusal> {
+        if let Some(why) = &self.unread {
+            return Err(why.clone().into());
+        }
+        match parse(body, 0) {
+            Ok(Request::Single(call)) => {
+                let params = call.params.unwrap_or(b"[]");
+                submission(self.version, params, self.named, preset)
+            }
+            _ => Err(TranscodeError::Failed.into()),
+        }
+    }
+}
+
+/// Returns the version of the method, or `None` if the name is another method.
+fn version(method: &[u8]) -> Option<u8> {
+    match method.strip_prefix(METHOD)? {
+        [digit @ b'1'..=b'5'] => Some(digit - b'0'),
+        _ => None,
+    }
+}
+
+/// Returns the target of the route for a target of JSON-RPC.
+pub fn target(target: &[u8]) -> Vec<u8> {
+    let (path, query) = split_target(target);
+    let slash: &[u8] = if path.ends_with(b"/") { b"" } else { b"/" };
+    [path, slash, ROUTE, query].concat()
+}
+
+/// Converts the params of a call of the given version.
+fn submission(
+    version: u8,
+    params: &[u8],
+    named: Option<Fork>,
+    preset: Preset,
+) -> Result<RestSubmission, Refusal> {
+    let params = split(params).ok_or_else(|| invalid_params("params are no array"))?;
+    let payload = *params.first().ok_or_else(|| invalid_params("no params"))?;
+    let fork = match version {
+        1 => Fork::Paris,
+        2 if is_present(member(payload, "withdrawals")) => Fork::Shanghai,
+        2 => Fork::Paris,
+        3 => Fork::Cancun,
+        4 => named
+            .filter(|it| *it == Fork::Prague)
+            .unwrap_or(Fork::Osaka),
+        _ => Fork::Amsterdam,
+    };
+    let (count, head) = match fork {
+        Fork::Paris | Fork::Shanghai => (1, OFFSET),
+        Fork::Cancun => (3, OFFSET + ROOT),
+        Fork::Prague | Fork::Osaka | Fork::Amsterdam => (4, 2 * OFFSET + ROOT),
+    };
+    if params.len() != count {
+        return Err(invalid_params(&format!(
+            "{} params, not {count}",
+            params.len()
+        )));
+    }
+    // these types are the same in every fork of the consensus layer
+    let schema = Schema::for_fork(ssz::Fork::Phase0, preset);
+    let ty = |name: &str| schema.find(name).ok_or(TranscodeError::Failed);
+    let param = |at: usize, name: &str| -> Result<Vec<u8>, Refusal> {
+        let read = to_ssz(schema, ty(name)?, params[at]);
+        Ok(read.map_err(|error| error.in_field(&format!("params[{at}]")))?)
+    };
+    let payload_type = ty(fork.payload())?;
+    let in_payload = |error: SszError| error.in_field("params[0]");
+    let mut reader = ToSsz::new(schema, payload_type, InputForm::Bare).with_prefix(head)?;
+    reader.push(payload).map_err(in_payload)?;
+    let mut ssz = reader.end().map_err(in_payload)?;
+    put_offset(&mut ssz, 0, head);
+    if fork >= Fork::Cancun {
+        let named = param(1, "EngineVersionedHashes")?;
+        let (_, transactions) = select(schema, payload_type, &ssz[head..], "transactions")?;
+        let mut rest = &named[..];
+        for transaction in path::elements(&ssz[head..], transactions)? {
+            for hash in blob_hashes(&ssz[head..][transaction?]) {
+                rest = rest.strip_prefix(hash).ok_or(Refusal::OtherBlobs)?;
+            }
+        }
+        if !rest.is_empty() {
+            return Err(Refusal::OtherBlobs);
+        }
+        ssz[OFFSET..OFFSET + ROOT].copy_from_slice(&param(2, "EngineRoot")?);
+    }
+    if fork >= Fork::Prague {
+        let requests = param(3, "EngineExecutionRequests")?;
+        let begin = ssz.len();
+        put_offset(&mut ssz, OFFSET + ROOT, begin);
+        ssz.try_reserve(requests.len())
+            .map_err(|_| TranscodeError::Memory)?;
+        ssz.extend_from_slice(&requests);
+    }
+    Ok(RestSubmission {
+        fork: fork.name().as_bytes(),
+        ssz,
+    })
+}
+
+/// Splits an array into its elements, up to a maximum.
+fn split(array: &[u8]) -> Option<Vec<&[u8]>> {
+    // no version has more params
+    const MOST: usize = 8;
+    let mut scanner = Scanner::of_value(array);
+    let mut elements = Vec::new();
+    let mut another = scanner.first_element().ok()?;
+    while another && elements.len() < MOST {
+        let Value { span, .. } = scanner.value().ok()?;
+        elements.push(&array[span]);
+        another = scanner.next_element().ok()?;
+    }
+    Some(elements)
+}
+
+fn is_present(value: Option<&[u8]>) -> bool {
+    value.is_some_and(|value| value != b"null")
+}
+
+fn put_offset(ssz: &mut [u8], at: usize, offset: usize) {
+    // offsets of 4 GiB and more are rejected before
+    let offset = u32::try_from(offset).unwrap_or(u32::MAX);
+    ssz[at..at + OFFSET].copy_from_slice(&offset.to_le_bytes());
+}
+
+fn invalid_params(why: &str) -> Refusal {
+    Refusal::Wrong(
+        Problem::new(&problem::BODY, why.to_owned()),
+        Mode::SszInvalid,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{submission, target, version, Refusal, RpcRequest};
+    use crate::mode::Mode;
+    use crate::ssz::Preset;
+    use crate::transcode::engine::Fork;
+    use crate::transcode::TranscodeError;
+
+    #[test]
+    fn method_versions_1_to_5_are_accepted() {
+        let of = |method: &str| version(method.as_bytes());
+        assert_eq!(of("engine_newPayloadWithWitnessV1"), Some(1));
+        assert_eq!(of("engine_newPayloadWithWitnessV5"), Some(5));
+        for other in ["V0", "V6", "V55", "V", "", "v1"] {
+            assert_eq!(of(&format!("engine_newPayloadWithWitness{other}")), None);
+        }
+        assert_eq!(of("engine_newPayloadV4"), None);
+    }
+
+    #[test]
+    fn route_target_is_below_the_path_of_the_call() {
+        let of = |path: &str| String::from_utf8(target(path.as_bytes())).unwrap();
+        assert_eq!(of("/"), "/engine/v1/payloads/witness");
+        assert_eq!(of("/key"), "/key/engine/v1/payloads/witness");
+        assert_eq!(of("/key/?a/b?"), "/key/engine/v1/payloads/witness?a/b?");
+    }
+
+    fn payload(withdrawals: &str) -> String {
+        let bytes = |count| format!("\"0x{}\"", "00".repeat(count));
+        format!(
+            r#"{{"parentHash":{h},"feeRecipient":{},"stateRoot":{h},"receiptsRoot":{h},"logsBloom":{},
+            "prevRandao":{h},"blockNumber":"0x0","gasLimit":"0x0","gasUsed":"0x0","timestamp":"0x0",
+            "extraData":"0x","baseFeePerGas":"0x0","blockHash":{h},"transactions":[]{withdrawals}}}"#,
+            bytes(20),
+            bytes(256),
+            h = bytes(32)
+        )
+    }
+
+    #[test]
+    fn fork_is_read_from_payload_or_head_when_a_version_covers_two() {
+        let fork = |version, params: &str, named| {
+            let made = submission(version, params.as_bytes(), named, Preset::Mainnet);
+            made.map(|made| made.fork)
+        };
+        let paris = format!("[{}]", payload(""));
+        let null = format!("[{}]", payload(",\"withdrawals\":null"));
+        let shanghai = format!("[{}]", payload(",\"withdrawals\":[]"));
+        assert_eq!(fork(1, &paris, None), Ok(&b"paris"[..]));
+        assert_eq!(fork(2, &paris, Some(Fork::Amsterdam)), Ok(&b"paris"[..]));
+        assert_eq!(fork(2, &null, None), Ok(&b"paris"[..]));
+        assert_eq!(fork(2, &shanghai, None), Ok(&b"shanghai"[..]));
+        let blobs = r#","withdrawals":[],"blobGasUsed":"0x0","excessBlobGas":"0x0""#;
+        let root = format!("\"0x{}\"", "11".repeat(32));
+        let osaka = format!("[{},[],{root},[]]", payload(blobs));
+        for named in [None, Some(Fork::Osaka), Some(Fork::Cancun)] {
+            assert_eq!(fork(4, &osaka, named), Ok(&b"osaka"[..]));
+        }
+        assert_eq!(fork(4, &osaka, Some(Fork::Prague)), Ok(&b"prague"[..]));
+        let other = format!("[{},[{root}],{root}]", payload(blobs));
+        assert_eq!(fork(3, &other, None), Err(Refusal::OtherBlobs));
+    }
+
+    #[test]
+    fn invalid_params_are_reported_with_their_path() {
+        let why = |params: &str| {
+            let made = submission(4, params.as_bytes(), None, Preset::Mainnet);
+            match made.unwrap_err() {
+                Refusal::Wrong(problem, mode) => {
+                    assert_eq!(mode, Mode::SszInvalid, "{params}");
+                    String::from_utf8(problem.to_call(b"1")).unwrap()
+                }
+                other => panic!("{params}: {other:?}"),
+            }
+        };
+        assert!(why("[]").contains("no params"));
+        assert!(why("null").contains("no array"));
+        assert!(why("[{}]").contains("1 params, not 4"));
+        assert!(why("[1,2,3,4,5,6,7,8,9,10]").contains("8 params, not 4"));
+        let message = why("[{\"parentHash\":\"0x\"},[],\"0x\",[]]");
+        assert!(message.contains("params[0].parentHash, byte"), "{message}");
+        assert!(message.contains("-32602"), "{message}");
+    }
+
+    #[test]
+    fn unreadable_call_is_refused_for_its_first_reason() {
+        let mut called = RpcRequest::for_method(b"engine_newPayloadWithWitnessV1", None).unwrap();
+        let refusal = |called: &RpcRequest| match called.to_submission(Preset::Mainnet, b"") {
+            Err(Refusal::Wrong(_, mode)) => mode,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(refusal(&called), Mode::Failed);
+        called.refuse(TranscodeError::Length(1));
+        assert_eq!(refusal(&called), Mode::SszLength);
+        // the first reason is reported
+        called.refuse(TranscodeError::Coding);
+        assert_eq!(refusal(&called), Mode::SszLength);
+    }
+}

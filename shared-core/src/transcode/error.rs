@@ -1,0 +1,142 @@
+//! Reasons why a response is not available in the other format.
+
+use std::fmt;
+
+use super::chain_spec::ForkDigest;
+use crate::cache::reason::Reason;
+use crate::mode::Mode;
+use crate::ssz::{Fork, SszError, SszErrorKind};
+
+/// The reason why a response is not available in the other format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TranscodeError {
+    /// No fork is named before the value. The fork is never guessed.
+    NoVersion,
+    /// The fork is not known, or has no such type.
+    Fork(String),
+    /// Head and envelope name two different forks.
+    TwoVersions(&'static str, String),
+    /// The fork schedule of the node's chain is not known yet.
+    NoDigests,
+    /// The fork digest is not known.
+    Digest(ForkDigest),
+    /// The fork is not active at the slot.
+    ForkNotActive(Fork, u64),
+    /// The value is not valid for its type.
+    Invalid(SszError),
+    /// The response is an error, or null.
+    NoValue,
+    /// The JSON has members that SSZ does not have.
+    ExtraJson,
+    /// The type of the value is not known.
+    Untyped,
+    /// The response's status is not 200.
+    Status(u16),
+    /// The SSZ is longer than `sszip_ssz_max_size`, in bytes.
+    Length(u64),
+    /// The body has a content coding that can't be decoded.
+    Coding,
+    /// The response must not be transformed.
+    NoTransform,
+    /// Memory was refused.
+    Memory,
+    /// The body is long, and the maximum number of long conversions is running.
+    Busy,
+    /// An internal error.
+    Failed,
+}
+
+impl TranscodeError {
+    /// The mode of the error, for logs and metrics.
+    pub fn mode(&self) -> Mode {
+        match self {
+            TranscodeError::NoVersion | TranscodeError::ExtraJson => Mode::SszVersion,
+            TranscodeError::Fork(_) | TranscodeError::TwoVersions(..) => Mode::SszFork,
+            TranscodeError::NoDigests
+            | TranscodeError::Digest(_)
+            | TranscodeError::ForkNotActive(..) => Mode::SszFork,
+            TranscodeError::Invalid(_) => Mode::SszInvalid,
+            TranscodeError::NoValue | TranscodeError::Untyped | TranscodeError::Status(_) => {
+                Mode::SszNothing
+            }
+            TranscodeError::Length(_) => Mode::SszLength,
+            TranscodeError::Coding => Mode::Encoded,
+            TranscodeError::NoTransform => Mode::NoTransform,
+            TranscodeError::Memory => Mode::Memory,
+            TranscodeError::Busy => Mode::SszBusy,
+            TranscodeError::Failed => Mode::Failed,
+        }
+    }
+
+    /// Whether the error is temporary and independent of the client.
+    pub fn is_temporary(&self) -> bool {
+        matches!(self, TranscodeError::Memory | TranscodeError::Busy)
+    }
+
+    /// The reason for a response that is not stored.
+    pub fn reason(&self) -> Reason {
+        match self {
+            TranscodeError::NoVersion | TranscodeError::ExtraJson => Reason::SszVersion,
+            TranscodeError::Fork(_) | TranscodeError::TwoVersions(..) => Reason::SszFork,
+            TranscodeError::NoDigests
+            | TranscodeError::Digest(_)
+            | TranscodeError::ForkNotActive(..) => Reason::SszFork,
+            TranscodeError::Invalid(_) | TranscodeError::NoValue => Reason::SszInvalid,
+            TranscodeError::Untyped | TranscodeError::Status(_) => Reason::Type,
+            TranscodeError::Length(_) => Reason::SszLength,
+            TranscodeError::Coding => Reason::Coding,
+            TranscodeError::NoTransform => Reason::NoTransform,
+            TranscodeError::Memory => Reason::Memory,
+            TranscodeError::Busy => Reason::SszBusy,
+            TranscodeError::Failed => Reason::Type,
+        }
+    }
+}
+
+impl From<SszError> for TranscodeError {
+    fn from(error: SszError) -> Self {
+        match error.problem() {
+            SszErrorKind::NoMemory(_) => TranscodeError::Memory,
+            SszErrorKind::NoVersion => TranscodeError::NoVersion,
+            SszErrorKind::Error | SszErrorKind::Null => TranscodeError::NoValue,
+            _ => TranscodeError::Invalid(error),
+        }
+    }
+}
+
+impl fmt::Display for TranscodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TranscodeError::NoVersion => f.write_str("nothing names its fork before its value"),
+            TranscodeError::Fork(name) => {
+                write!(f, "fork {name:?} is not known, or has no such type")
+            }
+            TranscodeError::TwoVersions(head, body) => {
+                write!(f, "its head names the fork {head}, its body {body:?}")
+            }
+            TranscodeError::NoDigests => {
+                f.write_str("the node has not said yet which forks there are")
+            }
+            TranscodeError::Digest(digest) => {
+                let digest = const_hex::encode(digest);
+                write!(f, "the fork digest 0x{digest} is not known")
+            }
+            TranscodeError::ForkNotActive(fork, slot) => {
+                write!(f, "slot {slot} is not of the fork {fork}")
+            }
+            TranscodeError::Invalid(error) => error.fmt(f),
+            TranscodeError::Length(most) => write!(f, "it is more than {most} bytes of SSZ"),
+            TranscodeError::NoValue => f.write_str("it is an error, or null"),
+            TranscodeError::ExtraJson => f.write_str("its JSON says more than its SSZ"),
+            TranscodeError::Untyped => f.write_str("the node has it in another format only"),
+            TranscodeError::Status(status) => write!(f, "its status is {status}, and not 200"),
+            TranscodeError::Coding => f.write_str("its content coding can't be read"),
+            TranscodeError::NoTransform => f.write_str("it must not be changed"),
+            TranscodeError::Memory => f.write_str("there is no memory for it"),
+            TranscodeError::Busy => f.write_str("too many long ones are being made now"),
+            TranscodeError::Failed => f.write_str("something has failed"),
+        }
+    }
+}
+
+impl std::error::Error for TranscodeError {}

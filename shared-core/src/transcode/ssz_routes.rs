@@ -1,0 +1,346 @@
+//! Routes of the Beacon API with SSZ responses, and their types (beacon-APIs).
+
+use super::updates::UPDATE;
+use crate::beacon;
+use crate::ssz::Fork;
+
+/// The type of a route's response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseType {
+    /// The named type of the response's fork.
+    Type(&'static str),
+    /// The named type, which is the same in every fork since the given one: the response need not
+    /// name its fork.
+    Same(&'static str, Fork),
+    /// A signed block, blinded from bellatrix on.
+    Blinded,
+    /// A block to be signed: the response's head says whether it is blinded.
+    Produced,
+    /// A block to be signed without a payload of its own: the response's head says whether the
+    /// payload is included next to it.
+    ProducedBeside,
+    /// Light client updates, a list in which each update has its own fork.
+    Updates,
+    /// The result of a call: the named type, which is the same in every fork, and its version.
+    Result(&'static str, u8),
+    /// The result of a call, which is converted to a second type with a version: the payload status
+    /// of JSON-RPC as REST has it.
+    Status(&'static str, &'static str, u8),
+    /// The response of REST, which is converted to the named type of JSON-RPC, or to JSON.
+    Reply(&'static str, u8),
+    /// A value without an SSZ type: neither format can be converted to the other.
+    Untyped,
+}
+
+/// Response of a route of the Beacon API that is not in the tables.
+pub static UNTYPED: ResponseType = ResponseType::Untyped;
+
+const BLINDED: &str = "Eth-Execution-Payload-Blinded";
+const INCLUDED: &str = "Eth-Execution-Payload-Included";
+
+const PTC_DATA: ResponseType = ResponseType::Same("PayloadAttestationData", Fork::Gloas);
+
+/// GET routes below `/eth`; `*` matches one segment.
+pub(super) const GET_ROUTES: &[(&str, ResponseType)] = &[
+    (
+        "v2/debug/beacon/states/*",
+        ResponseType::Type("BeaconState"),
+    ),
+    (
+        "v2/beacon/blocks/*",
+        ResponseType::Type("SignedBeaconBlock"),
+    ),
+    ("v1/beacon/blinded_blocks/*", ResponseType::Blinded),
+    (
+        "v1/beacon/light_client/bootstrap/*",
+        ResponseType::Type("LightClientBootstrap"),
+    ),
+    (
+        "v1/beacon/light_client/finality_update",
+        ResponseType::Type("LightClientFinalityUpdate"),
+    ),
+    (
+        "v1/beacon/light_client/optimistic_update",
+        ResponseType::Type("LightClientOptimisticUpdate"),
+    ),
+    ("v1/beacon/light_client/updates", ResponseType::Updates),
+    (
+        "v1/beacon/blob_sidecars/*",
+        ResponseType::Type("BlobSidecars"),
+    ),
+    (
+        "v1/beacon/blobs/*",
+        ResponseType::Same("Blobs", Fork::Deneb),
+    ),
+    (
+        "v1/debug/beacon/data_column_sidecars/*",
+        ResponseType::Type("DataColumnSidecars"),
+    ),
+    (
+        "v1/beacon/states/*/pending_deposits",
+        ResponseType::Type("PendingDeposits"),
+    ),
+    (
+        "v1/beacon/states/*/pending_partial_withdrawals",
+        ResponseType::Type("PendingPartialWithdrawals"),
+    ),
+    (
+        "v1/beacon/states/*/pending_consolidations",
+        ResponseType::Type("PendingConsolidations"),
+    ),
+    (
+        "v1/beacon/states/*/proposer_lookahead",
+        ResponseType::Type("ProposerLookahead"),
+    ),
+    (
+        "v1/beacon/states/*/validator_balances",
+        ResponseType::Same("ValidatorBalances", Fork::Phase0),
+    ),
+    (
+        "v1/beacon/execution_payload_envelopes/*",
+        ResponseType::Type("SignedExecutionPayloadEnvelope"),
+    ),
+    (
+        "v1/beacon/pool/payload_attestations",
+        ResponseType::Type("PayloadAttestations"),
+    ),
+    ("v3/validator/blocks/*", ResponseType::Produced),
+    ("v4/validator/blocks/*", ResponseType::ProducedBeside),
+    (
+        "v1/validator/execution_payload_envelopes/*/*",
+        ResponseType::Type("ExecutionPayloadEnvelope"),
+    ),
+    (
+        "v1/validator/execution_payload_bids/*/*",
+        ResponseType::Type("ExecutionPayloadBid"),
+    ),
+    ("v1/validator/payload_attestation_data", PTC_DATA),
+    // until July 2026 the slot was a part of the path
+    ("v1/validator/payload_attestation_data/*", PTC_DATA),
+    (
+        "v2/validator/aggregate_attestation",
+        ResponseType::Type("Attestation"),
+    ),
+    (
+        "v1/validator/attestation_data",
+        ResponseType::Same("AttestationData", Fork::Phase0),
+    ),
+];
+
+/// POST routes below `/eth` that only query: their bodies name validators or builders.
+pub(super) const POST_ROUTES: &[(&str, ResponseType)] = &[
+    (
+        "v1/beacon/states/*/validator_balances",
+        ResponseType::Same("ValidatorBalances", Fork::Phase0),
+    ),
+    (
+        "v1/beacon/states/*/validator_identities",
+        ResponseType::Same("ValidatorIdentities", Fork::Phase0),
+    ),
+    ("v4/validator/blocks/*", ResponseType::ProducedBeside),
+];
+
+/// Returns the response type for a target (path and query), or `None` if the route has no SSZ.
+pub fn response_type(method: &[u8], target: &[u8]) -> Option<&'static ResponseType> {
+    let routes = match method {
+        b"GET" | b"HEAD" => GET_ROUTES,
+        b"POST" => POST_ROUTES,
+        _ => return None,
+    };
+    let (version, segments) = beacon::path(target)?;
+    let mut routes = routes.iter();
+    let route = routes.find(|(route, _)| beacon::matches_route(route, version, segments.clone()));
+    route.map(|(_, response)| response)
+}
+
+impl ResponseType {
+    /// Header of the response, `true` or `false`, that names the kind of block.
+    pub fn block_kind_header(self) -> Option<&'static str> {
+        match self {
+            ResponseType::Produced => Some(BLINDED),
+            ResponseType::ProducedBeside => Some(INCLUDED),
+            _ => None,
+        }
+    }
+
+    /// Name of the type in a fork. `kind` is the value of [that header](Self::block_kind_header).
+    pub fn name(self, fork: Fork, kind: Option<bool>) -> Option<&'static str> {
+        match self {
+            ResponseType::Type(name)
+            | ResponseType::Same(name, _)
+            | ResponseType::Result(name, _)
+            | ResponseType::Status(name, ..)
+            | ResponseType::Reply(name, _) => Some(name),
+            ResponseType::Updates => Some(UPDATE),
+            ResponseType::Blinded if fork < Fork::Bellatrix => Some("SignedBeaconBlock"),
+            ResponseType::Blinded => Some("SignedBlindedBeaconBlock"),
+            // v3 and v4 serve different forks
+            ResponseType::Produced if fork > Fork::Fulu => None,
+            ResponseType::ProducedBeside if fork <= Fork::Fulu => None,
+            ResponseType::Produced => match kind? {
+                true => Some("BlindedBeaconBlock"),
+                false if fork < Fork::Deneb => Some("BeaconBlock"),
+                false => Some("BlockContents"),
+            },
+            ResponseType::ProducedBeside => match kind? {
+                true => Some("BlockContents"),
+                false => Some("BeaconBlock"),
+            },
+            ResponseType::Untyped => None,
+        }
+    }
+
+    /// The first fork that has the type, if it is the same in all later forks: the response need
+    /// not name its fork.
+    pub(super) fn first_fork(self) -> Option<Fork> {
+        match self {
+            ResponseType::Same(_, fork) => Some(fork),
+            ResponseType::Result(..) | ResponseType::Status(..) | ResponseType::Reply(..) => {
+                Some(Fork::Phase0)
+            }
+            ResponseType::Type(_) | ResponseType::Blinded | ResponseType::Updates => None,
+            ResponseType::Produced | ResponseType::ProducedBeside | ResponseType::Untyped => None,
+        }
+    }
+
+    /// Whether the envelope around the JSON may name a fork.
+    pub(super) fn may_name_fork(self) -> bool {
+        match self {
+            ResponseType::Type(_) | ResponseType::Same(..) | ResponseType::Blinded => true,
+            ResponseType::Produced | ResponseType::ProducedBeside => true,
+            ResponseType::Result(..) | ResponseType::Status(..) | ResponseType::Reply(..) => false,
+            ResponseType::Updates | ResponseType::Untyped => false,
+        }
+    }
+
+    /// Whether the SSZ names its forks by digests.
+    pub(super) fn names_forks(self) -> bool {
+        self == ResponseType::Updates
+    }
+
+    /// Whether this is the result of a call.
+    pub(super) fn is_result(self) -> bool {
+        matches!(self, ResponseType::Result(..))
+    }
+
+    /// Type of a response for the header `Sszip-Type`, where the route does not determine it (RFC
+    /// 9651).
+    pub(super) fn label(self) -> Option<String> {
+        match self {
+            ResponseType::Result(name, version)
+            | ResponseType::Status(_, name, version)
+            | ResponseType::Reply(name, version) => Some(format!("{name};v={version}")),
+            _ => None,
+        }
+    }
+
+    /// Whether the JSON has members besides the value and the fork.
+    pub(super) fn has_extra_json_members(self) -> bool {
+        matches!(self, ResponseType::Produced | ResponseType::ProducedBeside)
+    }
+
+    /// Name of the type where the fork is known later, or `None` if the name depends on the fork.
+    pub(super) fn fork_independent_name(self) -> Option<&'static str> {
+        match self {
+            ResponseType::Type(name) => Some(name),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{response_type, ResponseType, GET_ROUTES, POST_ROUTES};
+    use crate::ssz::{Fork, Preset, Schema};
+
+    #[test]
+    fn routes_are_matched_by_method_and_whole_path() {
+        let of = |target: &str| response_type(b"GET", target.as_bytes()).copied();
+        assert_eq!(
+            of("/eth/v2/beacon/blocks/head?x=1"),
+            Some(ResponseType::Type("SignedBeaconBlock"))
+        );
+        assert_eq!(
+            of("/a-key/eth/v2/beacon/blocks/head"),
+            Some(ResponseType::Type("SignedBeaconBlock"))
+        );
+        assert_eq!(
+            of("/eth/v1/beacon/states/head/pending_deposits"),
+            Some(ResponseType::Type("PendingDeposits"))
+        );
+        for target in [
+            "/eth/v1/beacon/blocks/head",
+            "/eth/v2/beacon/blocks",
+            "/eth/v2/beacon/blocks/",
+            "/eth/v2/beacon/blocks/head/",
+            "/eth/v2/beacon/blocks/head/root",
+            "/eth/v1/beacon/blocks/head/attestations",
+            "/eth/v1/beacon/states/head/validators",
+            "/eth/v1/validator/payload_attestation_data/",
+            "/eth/v1/beacon/light_client/updates/1",
+            "/beacon/eth/head/v2/beacon/blocks/head",
+            "/?/eth/v2/beacon/blocks/head",
+            "/eth/v2",
+            "/",
+            "",
+        ] {
+            assert_eq!(of(target), None, "{target}");
+        }
+        let identities = b"/eth/v1/beacon/states/head/validator_identities";
+        assert_eq!(response_type(b"GET", identities), None);
+        assert!(response_type(b"POST", identities).is_some());
+        assert_eq!(response_type(b"POST", b"/eth/v2/beacon/blocks/head"), None);
+        assert_eq!(response_type(b"PUT", identities), None);
+        for target in [
+            "/eth/v1/validator/payload_attestation_data?slot=7",
+            "/eth/v1/validator/payload_attestation_data/7",
+        ] {
+            let data = ResponseType::Same("PayloadAttestationData", Fork::Gloas);
+            assert_eq!(of(target), Some(data), "{target}");
+        }
+        let block = b"/eth/v4/validator/blocks/7?randao_reveal=0x00&include_payload=true";
+        assert_eq!(
+            response_type(b"POST", block),
+            Some(&ResponseType::ProducedBeside)
+        );
+        assert_eq!(response_type(b"POST", b"/eth/v3/validator/blocks/7"), None);
+    }
+
+    /// A misspelled type name would make the response unavailable as SSZ.
+    #[test]
+    fn response_types_exist_in_their_forks() {
+        for (pattern, gives) in GET_ROUTES.iter().chain(POST_ROUTES) {
+            let is_known = |fork: &Fork| {
+                let name = gives.name(*fork, Some(false));
+                let schema = Schema::for_fork(*fork, Preset::Mainnet);
+                name.is_some_and(|name| schema.find(name).is_some())
+            };
+            assert!(Fork::ALL.iter().any(is_known), "{pattern}");
+            if let ResponseType::Same(_, fork) = gives {
+                let later = Fork::ALL.iter().filter(|other| *other >= fork);
+                assert!(later.clone().all(is_known), "{pattern}");
+            }
+        }
+    }
+
+    #[test]
+    fn block_type_is_none_without_its_kind() {
+        let gives = ResponseType::Produced;
+        assert_eq!(gives.name(Fork::Electra, None), None);
+        assert_eq!(
+            gives.name(Fork::Electra, Some(false)),
+            Some("BlockContents")
+        );
+        assert_eq!(gives.name(Fork::Capella, Some(false)), Some("BeaconBlock"));
+        assert_eq!(
+            gives.name(Fork::Electra, Some(true)),
+            Some("BlindedBeaconBlock")
+        );
+        assert_eq!(gives.name(Fork::Gloas, Some(false)), None);
+        let gives = ResponseType::ProducedBeside;
+        assert_eq!(gives.name(Fork::Fulu, Some(true)), None);
+        assert_eq!(gives.name(Fork::Gloas, None), None);
+        assert_eq!(gives.name(Fork::Gloas, Some(true)), Some("BlockContents"));
+        assert_eq!(gives.name(Fork::Gloas, Some(false)), Some("BeaconBlock"));
+    }
+}

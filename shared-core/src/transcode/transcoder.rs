@@ -1,0 +1,491 @@
+//! The transcoder: it receives a body in one format while it arrives, and returns the other format
+//! at the end.
+//!
+//! JSON is read while it arrives. SSZ is not: the positions of its parts are known when all of it
+//! is present, so the caller buffers the body and passes it at the end.
+
+use super::chain_spec::Chain;
+use super::engine::status;
+use super::error::TranscodeError;
+use super::root::{self, Root};
+use super::ssz_routes::ResponseType;
+use super::updates;
+use super::{Format, VERSION};
+use crate::ssz::to_json::MIN_ROOM;
+use crate::ssz::{EnvelopeFlags, Fork, InputForm, Parts, Preset, Schema, ToJson, ToSsz, TypeId};
+
+/// Callback that returns whether a buffer may grow to the given number of bytes.
+pub type ReserveBytes<'a> = &'a mut dyn FnMut(usize) -> bool;
+
+/// Bytes of JSON that are written at a time.
+const PIECE: usize = 16 << 10;
+
+/// The conversion of one body to the other format.
+#[derive(Debug)]
+pub struct Transcoder {
+    way: Direction,
+    /// The fork that the response's head names. `None` if the envelope is to name it, or if there
+    /// is none.
+    fork: Option<Fork>,
+    /// Whether the envelope may name a fork.
+    is_of_a_fork: bool,
+    /// The first fork that has the type, if it is the same in all later forks.
+    first_fork: Option<Fork>,
+    /// The type of the SSZ, as far as the head determines it.
+    of: ValueType,
+    /// Whether the value is a payload's status, which REST nests.
+    nests: bool,
+    /// The id of the call that is answered.
+    id: Vec<u8>,
+    /// The root that SSZ must have to be stored.
+    root: Option<(ResponseType, Root)>,
+    max_size: u64,
+}
+
+#[derive(Debug)]
+enum Direction {
+    ToSsz(Box<ToSsz<'static>>),
+    /// SSZ to JSON, with the number of bytes received.
+    ToJson(&'static Schema, TypeId, u64),
+    /// Response of REST to the result of a JSON-RPC call, with the number of bytes received.
+    Reply(Format, Preset, u64),
+    /// Light client updates to the given format, with the number of bytes received.
+    Updates(Format, Chain, u64),
+}
+
+/// The SSZ type of a value.
+#[derive(Clone, Copy, Debug)]
+enum ValueType {
+    Type(&'static Schema, TypeId),
+    /// The named type in the fork that the envelope will name.
+    Name(&'static str, Preset),
+}
+
+impl ValueType {
+    fn in_fork(self, fork: Option<Fork>) -> Option<(&'static Schema, TypeId)> {
+        match self {
+            ValueType::Type(schema, ty) => Some((schema, ty)),
+            ValueType::Name(name, preset) => named_type(name, fork?, preset).ok(),
+        }
+    }
+}
+
+/// A converted body.
+#[derive(Debug)]
+pub struct Transcoded {
+    /// The body.
+    pub body: Parts,
+    /// The format of the body.
+    pub format: Format,
+    /// The fork that only the envelope has named, and that the response's head is to name.
+    pub fork: Option<&'static str>,
+    /// The flags of the envelope.
+    pub flags: EnvelopeFlags,
+    /// The type of the body, if it is SSZ.
+    pub of: Option<(&'static Schema, TypeId)>,
+    /// Whether the SSZ that was converted to JSON has the requested root. True if no root was
+    /// requested.
+    pub is_asked_for: bool,
+}
+
+impl Transcoder {
+    /// Creates a transcoder for a response with the given head to `format`. At most `max_size`
+    /// bytes of SSZ are written or read.
+    ///
+    /// # Errors
+    /// The head shows that the response can't be converted.
+    pub fn new<'a>(
+        gives: ResponseType,
+        format: Format,
+        chain: &Chain,
+        max_size: u64,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Result<Self, TranscodeError> {
+        let (mut version, mut kind) = (None, None);
+        let says_kind = gives.block_kind_header();
+        for (name, value) in fields {
+            if name.eq_ignore_ascii_case(VERSION.as_bytes()) {
+                version = Some(value);
+            } else if says_kind.is_some_and(|it| name.eq_ignore_ascii_case(it.as_bytes())) {
+                kind = parse_bool(value);
+            }
+        }
+        let preset = chain.preset;
+        let nests = matches!(gives, ResponseType::Status(..));
+        let is_reply = matches!(gives, ResponseType::Reply(..));
+        let first_fork = gives.first_fork();
+        let named = match version {
+            _ if first_fork.is_some() => first_fork,
+            Some(version) => Some(parse_fork(version)?),
+            None => None,
+        };
+        let (way, of) = match (named, format) {
+            _ if gives.names_forks() && chain.digests.is_none() => {
+                return Err(TranscodeError::NoDigests)
+            }
+            _ if gives.names_forks() => {
+                let way = Direction::Updates(format, chain.clone(), 0);
+                (way, ValueType::Name(updates::UPDATE, preset))
+            }
+            (_, Format::Json) if gives.has_extra_json_members() => {
+                return Err(TranscodeError::ExtraJson)
+            }
+            (Some(fork), _) => {
+                let (schema, ty) = response_type_in_fork(gives, fork, preset, kind)?;
+                let way = match format {
+                    format if is_reply => Direction::Reply(format, preset, 0),
+                    Format::Ssz => {
+                        let reader = ToSsz::new(schema, ty, InputForm::Enveloped);
+                        let lead = if nests { status::RESERVED_BYTES } else { 0 };
+                        Direction::ToSsz(Box::new(reader.with_prefix(lead)?))
+                    }
+                    Format::Json => Direction::ToJson(schema, ty, 0),
+                };
+                (way, ValueType::Type(schema, ty))
+            }
+            (None, Format::Ssz) => {
+                let name = gives
+                    .fork_independent_name()
+                    .ok_or(TranscodeError::NoVersion)?;
+                let reader = ToSsz::by_version(preset, name);
+                (
+                    Direction::ToSsz(Box::new(reader)),
+                    ValueType::Name(name, preset),
+                )
+            }
+            (None, Format::Json) => return Err(TranscodeError::NoVersion),
+        };
+        let fork = match first_fork {
+            // the type does not need a fork, an envelope does
+            Some(first) => version
+                .and_then(|name| parse_fork(name).ok())
+                .filter(|fork| *fork >= first),
+            None => named,
+        };
+        let is_of_a_fork = gives.may_name_fork();
+        Ok(Self {
+            way,
+            fork: fork.filter(|_| is_of_a_fork),
+            is_of_a_fork,
+            first_fork,
+            of,
+            nests,
+            id: Vec::new(),
+            root: None,
+            max_size,
+        })
+    }
+
+    /// Sets the id of the call that is answered.
+    pub fn for_call(mut self, id: &[u8]) -> Self {
+        self.id = id.to_vec();
+        self
+    }
+
+    /// Sets the root by which the client requested the value, if it did.
+    pub fn with_requested_root(mut self, gives: ResponseType, root: Option<Root>) -> Self {
+        self.root = root.map(|root| (gives, root));
+        self
+    }
+
+    /// Returns the type of the response's SSZ, if the head determines it.
+    pub fn type_by_head(&self) -> Option<(&'static Schema, TypeId)> {
+        self.of.in_fork(None).filter(|_| !self.nests)
+    }
+
+    /// Reserves memory for the SSZ that `length` bytes of JSON are likely converted to, so that the
+    /// buffer need not grow. If the memory is refused, the buffer grows instead.
+    pub fn reserve_output(&mut self, length: usize) {
+        if let Direction::ToSsz(reader) = &mut self.way {
+            let more = estimated_ssz_length(length).saturating_sub(reader.written());
+            let _ = reader.make_room(more);
+        }
+    }
+
+    /// Reads a piece of the body, of any size.
+    ///
+    /// # Errors
+    /// The reason why the body can't be converted.
+    pub fn feed(&mut self, piece: &[u8]) -> Result<(), TranscodeError> {
+        let ssz = match &mut self.way {
+            Direction::ToSsz(reader) => {
+                reader.push(piece)?;
+                reader.written() as u64
+            }
+            Direction::ToJson(_, _, came) | Direction::Reply(_, _, came) => {
+                *came += piece.len() as u64;
+                *came
+            }
+            Direction::Updates(to, _, came) => {
+                *came += piece.len() as u64;
+                match to {
+                    Format::Json => *came,
+                    // its length in SSZ is known at the end
+                    Format::Ssz => 0,
+                }
+            }
+        };
+        match ssz > self.max_size {
+            true => Err(TranscodeError::Length(self.max_size)),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether [`finish`](Self::finish) needs the whole body again.
+    pub fn needs_original(&self) -> bool {
+        matches!(
+            self.way,
+            Direction::ToJson(..) | Direction::Reply(..) | Direction::Updates(..)
+        )
+    }
+
+    /// Bytes of output that are written so far, or estimated.
+    pub fn written(&self) -> usize {
+        match &self.way {
+            Direction::ToSsz(reader) => reader.written(),
+            Direction::ToJson(_, _, came) | Direction::Reply(Format::Json, _, came) => {
+                estimated_json_length(*came)
+            }
+            Direction::Reply(Format::Ssz, _, came) => usize::try_from(*came).unwrap_or(usize::MAX),
+            Direction::Updates(to, _, came) => estimated_updates_length(*to, *came),
+        }
+    }
+
+    /// Bytes of memory that the output occupies, or is estimated to occupy.
+    pub fn room(&self) -> usize {
+        match &self.way {
+            Direction::ToSsz(reader) => reader.room(),
+            Direction::ToJson(_, _, came) | Direction::Reply(Format::Json, _, came) => {
+                estimated_json_length(*came)
+            }
+            Direction::Reply(Format::Ssz, _, came) => usize::try_from(*came).unwrap_or(usize::MAX),
+            Direction::Updates(to, _, came) => estimated_updates_length(*to, *came),
+        }
+    }
+
+    /// Ends the body and returns its conversion. `all` is the whole body, if it is
+    /// [needed](Self::needs_original). `may_take` is called with the length of the output before memory
+    /// is allocated or grows.
+    ///
+    /// # Errors
+    /// The body was incomplete or invalid, its envelope names another fork than its head, or memory
+    /// is refused.
+    pub fn finish(
+        self,
+        all: &[u8],
+        may_take: ReserveBytes<'_>,
+    ) -> Result<Transcoded, TranscodeError> {
+        let reader = match self.way {
+            Direction::ToSsz(reader) => reader,
+            Direction::ToJson(schema, ty, _) => {
+                let is_it = |(gives, root)| root::has_root((schema, ty), all, gives, &root);
+                return Ok(Transcoded {
+                    is_asked_for: self.root.is_none_or(is_it),
+                    ..json(schema, ty, self.fork, all, may_take)?
+                });
+            }
+            Direction::Reply(format, preset, _) => {
+                return Ok(Transcoded {
+                    body: status::result(preset, &self.id, format, all, may_take)?.into(),
+                    format,
+                    fork: None,
+                    flags: EnvelopeFlags::default(),
+                    of: None,
+                    is_asked_for: true,
+                });
+            }
+            Direction::Updates(format, chain, _) => {
+                let body = match format {
+                    Format::Ssz => updates::to_ssz(&chain, self.max_size, all)?,
+                    Format::Json => updates::to_json(&chain, all, may_take)?,
+                };
+                return Ok(Transcoded {
+                    body: body.into(),
+                    format,
+                    fork: None,
+                    flags: EnvelopeFlags::default(),
+                    of: None,
+                    is_asked_for: true,
+                });
+            }
+        };
+        let version = reader.version().map(str::to_owned);
+        let flags = reader.flags();
+        let mut body = reader.end_in_parts()?;
+        if self.nests {
+            status::to_route_status(body.raw_bytes()).ok_or(TranscodeError::Failed)?;
+        }
+        let named = version.as_ref().map(|name| parse_fork(name.as_bytes()));
+        let fork = match (self.fork, named, version) {
+            _ if !self.is_of_a_fork => None,
+            (head, Some(named), _) if self.first_fork.is_some() => {
+                let is_one = |fork: &Fork| Some(*fork) >= self.first_fork;
+                named.ok().filter(|fork| head.is_none() && is_one(fork))
+            }
+            (Some(head), Some(named), Some(body)) if named.as_ref() != Ok(&head) => {
+                return Err(TranscodeError::TwoVersions(head.name(), body));
+            }
+            (None, Some(named), _) => Some(named?),
+            _ => None,
+        };
+        Ok(Transcoded {
+            body,
+            format: Format::Ssz,
+            fork: fork.map(Fork::name),
+            flags,
+            of: self.of.in_fork(fork).filter(|_| !self.nests),
+            is_asked_for: true,
+        })
+    }
+}
+
+/// Estimated length of the JSON of `ssz` bytes of SSZ: hex is twice as long, and values that
+/// consist mostly of numbers are longer.
+pub(super) fn estimated_json_length(ssz: u64) -> usize {
+    let ssz = usize::try_from(ssz).unwrap_or(usize::MAX);
+    ssz.saturating_mul(2)
+        .saturating_add(ssz / 4)
+        .saturating_add(PIECE)
+}
+
+/// Estimated length of the SSZ that `json` bytes are converted to: most of JSON is hex.
+pub(crate) const fn estimated_ssz_length(json: usize) -> usize {
+    json / 2
+}
+
+/// Estimated length of light client updates in the format `to`.
+fn estimated_updates_length(to: Format, came: u64) -> usize {
+    match to {
+        Format::Json => estimated_json_length(came),
+        // nearly all of the JSON is hex
+        Format::Ssz => usize::try_from(came / 2).unwrap_or(usize::MAX),
+    }
+}
+
+/// Writes the value in an envelope. The envelope has no `finalized`, which SSZ does not have
+/// either.
+fn json(
+    schema: &'static Schema,
+    ty: TypeId,
+    fork: Option<Fork>,
+    ssz: &[u8],
+    may_take: ReserveBytes<'_>,
+) -> Result<Transcoded, TranscodeError> {
+    let mut body = Vec::new();
+    make_room(&mut body, estimated_json_length(ssz.len() as u64), may_take)?;
+    body.push(b'{');
+    if let Some(fork) = fork {
+        body.extend_from_slice(b"\"version\":\"");
+        body.extend_from_slice(fork.name().as_bytes());
+        body.extend_from_slice(b"\",");
+    }
+    body.extend_from_slice(b"\"data\":");
+    write_json(schema, ty, ssz, &mut body, may_take)?;
+    body.push(b'}');
+    Ok(Transcoded {
+        body: body.into(),
+        format: Format::Json,
+        fork: None,
+        flags: EnvelopeFlags::default(),
+        of: None,
+        is_asked_for: true,
+    })
+}
+
+/// Appends the value without an envelope, and leaves room for one byte.
+pub(super) fn write_json(
+    schema: &'static Schema,
+    ty: TypeId,
+    ssz: &[u8],
+    body: &mut Vec<u8>,
+    may_take: ReserveBytes<'_>,
+) -> Result<(), TranscodeError> {
+    let writer = ToJson::new(schema, ty, ssz)?;
+    if body.capacity() == 0 {
+        make_room(body, estimated_json_length(ssz.len() as u64), may_take)?;
+    }
+    write(writer, body, may_take)
+}
+
+/// Appends the rest of a value that may be written in part, and leaves room for one byte.
+pub(super) fn write(
+    mut writer: ToJson<'_, &[u8]>,
+    body: &mut Vec<u8>,
+    may_take: ReserveBytes<'_>,
+) -> Result<(), TranscodeError> {
+    const _: () = assert!(PIECE >= MIN_ROOM);
+    let mut piece = [0; PIECE];
+    loop {
+        let written = writer.write(&mut piece)?;
+        make_room(body, written + 1, may_take)?;
+        if written == 0 {
+            return Ok(());
+        }
+        body.extend_from_slice(&piece[..written]);
+    }
+}
+
+/// Reserves room for `more` bytes, and grows the buffer by at least a quarter.
+fn make_room(
+    body: &mut Vec<u8>,
+    more: usize,
+    may_take: ReserveBytes<'_>,
+) -> Result<(), TranscodeError> {
+    let needed = body.len().saturating_add(more);
+    if needed <= body.capacity() {
+        return Ok(());
+    }
+    let room = needed.max(body.capacity() + body.capacity() / 4);
+    if !may_take(room) {
+        return Err(TranscodeError::Memory);
+    }
+    let more = room - body.len();
+    body.try_reserve_exact(more)
+        .map_err(|_| TranscodeError::Memory)
+}
+
+/// Returns the fork that a header or an envelope names.
+pub(super) fn parse_fork(name: &[u8]) -> Result<Fork, TranscodeError> {
+    let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+    name.parse().map_err(|_| TranscodeError::Fork(name))
+}
+
+/// Value of a header that is `true` or `false`, in any letter case.
+pub(super) fn parse_bool(value: &[u8]) -> Option<bool> {
+    match () {
+        () if value.eq_ignore_ascii_case(b"true") => Some(true),
+        () if value.eq_ignore_ascii_case(b"false") => Some(false),
+        () => None,
+    }
+}
+
+fn response_type_in_fork(
+    gives: ResponseType,
+    fork: Fork,
+    preset: Preset,
+    kind: Option<bool>,
+) -> Result<(&'static Schema, TypeId), TranscodeError> {
+    let name = gives.name(fork, kind);
+    let name = name.ok_or_else(|| TranscodeError::Fork(fork.name().into()))?;
+    named_type(name, fork, preset)
+}
+
+/// Returns the types of a route in all forks that have one.
+pub fn types(gives: ResponseType, preset: Preset) -> Vec<(&'static Schema, TypeId)> {
+    let forks = Fork::ALL.iter();
+    forks
+        .filter_map(|fork| response_type_in_fork(gives, *fork, preset, None).ok())
+        .collect()
+}
+
+/// Returns the named type in a fork.
+pub(super) fn named_type(
+    name: &str,
+    fork: Fork,
+    preset: Preset,
+) -> Result<(&'static Schema, TypeId), TranscodeError> {
+    let schema = Schema::for_fork(fork, preset);
+    let ty = schema.find(name);
+    let ty = ty.ok_or_else(|| TranscodeError::Fork(fork.name().into()))?;
+    Ok((schema, ty))
+}

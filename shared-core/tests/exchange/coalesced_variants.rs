@@ -1,0 +1,157 @@
+//! Coalesced requests whose response turns out to vary: each variant is fetched once, and each
+//! client receives its own variant.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use sszip_core::cache::process::wake::{EventLoop, Queue};
+use sszip_core::cache::process::Process;
+use sszip_core::config::RouteConfig;
+use sszip_core::exchange::{Exchange, HeadAction, LookupAction, LookupRequest};
+
+use crate::setup::{body, config_and_queue, posted, response_head, JSON};
+
+struct Host {
+    config: Arc<RouteConfig>,
+    process: Process,
+    woken: Arc<Queue>,
+}
+
+/// A client: the origin that selects its variant, and its exchange.
+struct Client {
+    origin: String,
+    exchange: Exchange,
+}
+
+impl Host {
+    fn new() -> Self {
+        let (config, woken) = config_and_queue(&["cache on", "cache_namespace x"]);
+        let process = config.process.clone();
+        Self {
+            config,
+            process,
+            woken,
+        }
+    }
+
+    fn client(&self, origin: &str) -> Client {
+        Client {
+            origin: origin.to_owned(),
+            exchange: posted(&self.config, &[JSON, (b"Origin", origin.as_bytes())]),
+        }
+    }
+
+    /// Looks up the same call for each origin before the node has answered any, and returns the
+    /// number of fetches per variant.
+    fn coalesced_fetches(&self, origins: &[&str], batch: bool) -> BTreeMap<String, usize> {
+        let mut asked = BTreeMap::new();
+        let mut waiting = BTreeMap::new();
+        let mut at_node = VecDeque::new();
+        let mut resume = |id: usize,
+                          mut client: Client,
+                          waiting: &mut BTreeMap<usize, Client>,
+                          at_node: &mut VecDeque<(usize, Client)>| {
+            match look_up(&mut client.exchange, id, batch) {
+                LookupAction::Wait => drop(waiting.insert(id, client)),
+                LookupAction::Respond => {
+                    let body = String::from_utf8(body(&client.exchange)).unwrap();
+                    assert_eq!(body, answer(id, &client.origin, batch));
+                }
+                LookupAction::Forward => {
+                    *asked.entry(client.origin.clone()).or_insert(0) += 1;
+                    at_node.push_back((id, client));
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        for (id, origin) in origins.iter().enumerate() {
+            let client = self.client(origin);
+            resume(id + 1, client, &mut waiting, &mut at_node);
+        }
+        while let Some((id, mut client)) = at_node.pop_front() {
+            let fields = [JSON, (&b"Vary"[..], &b"Origin"[..])];
+            let head = response_head(200, None, &fields);
+            assert_eq!(
+                client.exchange.response_head(head).unwrap(),
+                HeadAction::Tee
+            );
+            // a client that arrives while the body is transferred
+            let late = self.client(&client.origin);
+            resume(1000 + id, late, &mut waiting, &mut at_node);
+            let wake = |waiting: &mut BTreeMap<usize, Client>| {
+                let mut woken = Vec::new();
+                while let Some(id) = self.woken.next() {
+                    woken.extend(waiting.remove(&id).map(|client| (id, client)));
+                }
+                woken
+            };
+            for (id, client) in wake(&mut waiting) {
+                resume(id, client, &mut waiting, &mut at_node);
+            }
+            let body = answer(id, &client.origin, batch);
+            client.exchange.observe(body.as_bytes()).unwrap();
+            let mut fill = client.exchange.take_fill().unwrap();
+            fill.build();
+            fill.publish(1);
+            for (id, client) in wake(&mut waiting) {
+                resume(id, client, &mut waiting, &mut at_node);
+            }
+        }
+        assert!(waiting.is_empty());
+        assert_eq!(self.process.shared.flights.count(), 0);
+        asked
+    }
+}
+
+fn look_up(exchange: &mut Exchange, id: usize, batch: bool) -> LookupAction {
+    let call = format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"eth_getTransactionReceipt","params":["0x{}"]}}"#,
+        "ab".repeat(32)
+    );
+    let body = match batch {
+        true => format!("[{call}]"),
+        false => call,
+    };
+    exchange
+        .lookup(LookupRequest {
+            body: body.as_bytes(),
+            now: 1,
+            waiter: Some(EventLoop::default().waiter(id)),
+            coding_allowed: true,
+            ..LookupRequest::default()
+        })
+        .unwrap()
+}
+
+fn answer(id: usize, origin: &str, batch: bool) -> String {
+    let one = format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"blockNumber":"0x1","for":"{origin}"}}}}"#
+    );
+    match batch {
+        true => format!("[{one}]"),
+        false => one,
+    }
+}
+
+#[test]
+fn coalesced_requests_of_one_variant_reach_the_node_once() {
+    for batch in [false, true] {
+        let asked = Host::new().coalesced_fetches(&["https://a"; 200], batch);
+        assert_eq!(asked, BTreeMap::from([("https://a".into(), 1)]), "{batch}");
+    }
+}
+
+#[test]
+fn coalesced_requests_of_several_variants_reach_the_node_once_per_variant() {
+    for batch in [false, true] {
+        let origins: Vec<_> = (0..200)
+            .map(|n| ["https://a", "https://b", "https://c"][n * n % 3 + n % 2])
+            .collect();
+        let asked = Host::new().coalesced_fetches(&origins, batch);
+        assert!(
+            asked.values().all(|times| *times == 1),
+            "{batch}: {asked:?}"
+        );
+        assert_eq!(asked.len(), 3);
+    }
+}

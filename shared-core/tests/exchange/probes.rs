@@ -1,0 +1,207 @@
+//! Probes: the background requests that a driver makes, and the capabilities that it records from
+//! their responses.
+
+use std::sync::Arc;
+
+use sszip_core::cache::process::Process;
+use sszip_core::config::node_capabilities::NodeCapabilities;
+use sszip_core::config::RouteConfig;
+use sszip_core::exchange::drive::{Driver, Step};
+use sszip_core::exchange::{RequestHead, ResponseHead};
+use sszip_core::mode::Mode;
+
+use crate::driven::{client_body, End};
+use crate::setup::{config_of_process, response_head, JSON};
+
+type Fields<'a> = [(&'a [u8], &'a [u8])];
+
+const OCTETS: &Fields<'_> = &[(b"Accept", b"application/octet-stream")];
+const LOOKAHEAD: &str = "/eth/v1/beacon/states/head/proposer_lookahead";
+const UPDATES: &str = "/key/eth/v1/beacon/light_client/updates?count=1";
+/// The lookahead for the 16 slots of preset minimal.
+const VALUE: &str = r#"{"version":"fulu","data":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16"]}"#;
+const SPEC: &str = r#"{"data":{"PRESET_BASE":"minimal","GENESIS_FORK_VERSION":"0x00000001"}}"#;
+
+fn config(lines: &[&str]) -> Arc<RouteConfig> {
+    config_of_process(Process::default(), &[&["ssz on"], lines].concat())
+}
+
+fn requested(config: &Arc<RouteConfig>, method: &str, target: &str, fields: &Fields<'_>) -> Driver {
+    let mut driver = Driver::new(Arc::clone(config));
+    let head = RequestHead {
+        method: method.as_bytes(),
+        target: target.as_bytes(),
+        fields: fields.iter().copied(),
+    };
+    driver.request_head(head).unwrap();
+    driver
+}
+
+fn head<'a>(
+    status: u16,
+    length: Option<u64>,
+    fields: &'a Fields<'a>,
+) -> ResponseHead<impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone> {
+    ResponseHead {
+        subrequest: true,
+        ..response_head(status, length, fields)
+    }
+}
+
+/// Returns the mode and the length of the body that the client receives for `value`.
+fn client_result(mut driver: Driver, value: &str) -> (Mode, usize) {
+    let head = response_head(200, Some(value.len() as u64), &[JSON]);
+    let step = driver.response_head(head).unwrap();
+    let body = client_body(&mut driver, step, [value.as_bytes()], End::Whole).unwrap();
+    (driver.exchange().unwrap().mode(), body.unwrap().len())
+}
+
+/// Responds to a probe in pieces.
+fn respond(mut inquiry: Driver, pieces: &[&str], now: u64) {
+    let length = pieces.iter().map(|piece| piece.len() as u64).sum();
+    let step = inquiry.response_head(head(200, Some(length), &[])).unwrap();
+    assert!(matches!(step, Step::Observe), "{step:?}");
+    for piece in pieces {
+        inquiry.piece(piece.as_bytes()).unwrap();
+    }
+    assert!(inquiry.response_sent(now).is_none());
+}
+
+#[test]
+fn preset_is_probed_once_and_applies_to_later_requests() {
+    let config = config(&[]);
+    let mut first = requested(&config, "GET", LOOKAHEAD, OCTETS);
+    let inquiry = first.take_probe(None, 5).unwrap();
+    assert!(first.take_probe(None, 5).is_none());
+    assert!(inquiry.next_timeout_ms().is_some() && first.next_timeout_ms().is_none());
+    let path = inquiry.probe_path(LOOKAHEAD.as_bytes());
+    assert_eq!(path.as_deref(), Some(&b"/eth/v1/config/spec"[..]));
+    assert_eq!(first.probe_path(LOOKAHEAD.as_bytes()), None);
+    let edits = inquiry.exchange().unwrap().upstream_edits().to_vec();
+    let accept = edits.iter().find(|edit| edit.name == "Accept").unwrap();
+    assert_eq!(accept.value.as_deref(), Some(&b"application/json"[..]));
+    for name in ["Range", "If-None-Match", "Content-Type"] {
+        assert!(edits
+            .iter()
+            .any(|edit| edit.name == name && edit.value.is_none()));
+    }
+    // the request does not wait for the probe
+    assert_eq!(client_result(first, VALUE).0, Mode::SszInvalid);
+    respond(inquiry, &[&SPEC[..9], "", &SPEC[9..]], 6);
+    let mut second = requested(&config, "GET", LOOKAHEAD, OCTETS);
+    assert!(second.take_probe(None, 7).is_none());
+    assert_eq!(client_result(second, VALUE), (Mode::Ssz, 16 * 8));
+    // another prefix belongs to another node
+    let mut other = requested(&config, "GET", &format!("/x{LOOKAHEAD}"), OCTETS);
+    assert!(other.take_probe(None, 5000).is_some());
+    assert_eq!(client_result(other, VALUE).0, Mode::SszInvalid);
+}
+
+/// The capabilities of a host that learns the node's address after the look-up, and that has many
+/// routes with equal settings.
+#[test]
+fn probe_result_applies_only_to_requests_with_the_same_capabilities() {
+    let config = config(&[]);
+    let (here, there) = (NodeCapabilities::default(), NodeCapabilities::default());
+    let mut first = requested(&config, "GET", LOOKAHEAD, OCTETS);
+    first.load_node_capabilities(&here);
+    let inquiry = first.take_probe(None, 5).unwrap();
+    respond(inquiry, &[SPEC], 6);
+    for (nodes, mode) in [(&here, Mode::Ssz), (&there, Mode::SszInvalid)] {
+        let mut second = requested(&config, "GET", LOOKAHEAD, OCTETS);
+        second.load_node_capabilities(nodes);
+        assert_eq!(client_result(second, VALUE).0, mode);
+    }
+}
+
+#[test]
+fn light_client_updates_probe_the_spec_and_the_genesis() {
+    for (preset, expected) in [("auto", 2), ("minimal", 2)] {
+        let config = config(&[&format!("ssz_preset {preset}")]);
+        let mut driver = requested(&config, "GET", UPDATES, OCTETS);
+        let mut inquiries = Vec::new();
+        while let Some(inquiry) = driver.take_probe(None, 0) {
+            inquiries.push(inquiry);
+        }
+        assert_eq!(inquiries.len(), expected);
+        let paths = inquiries
+            .iter()
+            .map(|it| it.probe_path(UPDATES.as_bytes()).unwrap());
+        let expected = [
+            &b"/key/eth/v1/config/spec"[..],
+            b"/key/eth/v1/beacon/genesis",
+        ];
+        assert!(paths.eq(expected.map(<[u8]>::to_vec)));
+        assert_eq!(client_result(driver, "[]").0, Mode::SszFork);
+        let genesis = format!(r#"{{"data":{{"genesis_validators_root":"0x{:064x}"}}}}"#, 7);
+        for (inquiry, body) in inquiries.into_iter().zip([SPEC, &genesis]) {
+            respond(inquiry, &[body], 1);
+        }
+        let mut driver = requested(&config, "GET", UPDATES, OCTETS);
+        assert!(driver.take_probe(None, 2).is_none());
+        assert_eq!(client_result(driver, "[]"), (Mode::Ssz, 0));
+    }
+}
+
+#[test]
+fn request_that_no_capability_helps_makes_no_probe() {
+    let json: &Fields<'_> = &[
+        (b"Accept", b"application/octet-stream"),
+        (b"Content-Type", b"application/json"),
+    ];
+    for (lines, method, target, fields, url) in [
+        (&[][..], "POST", "/", json, None),
+        (&[], "GET", "/eth/v1/node/health", OCTETS, None),
+        (&[], "DELETE", LOOKAHEAD, OCTETS, None),
+        (&["ssz_preset mainnet"], "GET", LOOKAHEAD, OCTETS, None),
+        (&[], "GET", LOOKAHEAD, OCTETS, Some("http://node/eth/v1/x")),
+        (&[], "GET", LOOKAHEAD, OCTETS, Some("node?x")),
+        (
+            &[],
+            "GET",
+            &format!("/{}{LOOKAHEAD}", "k".repeat(600)),
+            OCTETS,
+            None,
+        ),
+    ] {
+        let config = config(lines);
+        let mut driver = requested(&config, method, target, fields);
+        let asked = driver.take_probe(url.map(str::as_bytes), 0);
+        assert!(asked.is_none(), "{method} {target} {url:?}");
+    }
+    // a probe goes to the node that the request itself names
+    let config = config(&[]);
+    let mut driver = requested(&config, "GET", LOOKAHEAD, OCTETS);
+    assert!(driver.take_probe(Some(b"http://node:5052"), 0).is_some());
+}
+
+#[test]
+fn invalid_probe_response_records_no_capability() {
+    let long = format!("{SPEC}{}", " ".repeat(200_000));
+    for (status, length, body) in [
+        (404, None, SPEC),
+        (304, None, SPEC),
+        (200, Some(SPEC.len() as u64 + 1), SPEC),
+        (200, Some(1 << 40), SPEC),
+        (200, None, &SPEC[1..]),
+        (200, None, &long),
+    ] {
+        let config = config(&[]);
+        let mut driver = requested(&config, "GET", LOOKAHEAD, OCTETS);
+        let mut inquiry = driver.take_probe(None, 0).unwrap();
+        let step = inquiry.response_head(head(status, length, &[])).unwrap();
+        if let Step::Observe = step {
+            for piece in body.as_bytes().chunks(50_000) {
+                inquiry.piece(piece).unwrap();
+            }
+        }
+        assert!(inquiry.response_sent(1).is_none());
+        let mut driver = requested(&config, "GET", LOOKAHEAD, OCTETS);
+        assert!(driver.take_probe(None, 1).is_none());
+        assert_eq!(
+            client_result(driver, VALUE).0,
+            Mode::SszInvalid,
+            "{status} {length:?}"
+        );
+    }
+}

@@ -1,0 +1,172 @@
+//! A host like a proxy-wasm sandbox: it has no memory, no connection and no timer, and queries
+//! its owner by callouts, which the host makes after each of its own calls.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use sszip_core::cache::link::callout::{CalloutClient, CalloutLimits};
+use sszip_core::cache::link::{OwnerReply as OfOwner, OwnerRequest};
+use sszip_core::cache::process::wake::{EventLoop, Queue};
+use sszip_core::cache::process::Process;
+
+use super::host::{Answer, Host, NextAction, Request, Task};
+
+pub struct CalloutHost {
+    pub process: Process,
+    calls: Arc<CalloutClient>,
+    woken: Arc<Queue>,
+    event_loop: EventLoop,
+    /// Entries of the owner.
+    kept: Mutex<HashMap<String, StoredEntry>>,
+    /// Namespaces of wrong chains, in hex digits.
+    wrong: Mutex<Vec<String>>,
+}
+
+/// Expiry time, time of storage, and encoded entry.
+type StoredEntry = (u64, u64, Vec<u8>);
+
+/// Waiter of the only client.
+const CLIENT: usize = 7;
+
+impl CalloutHost {
+    pub fn new() -> Self {
+        let process = Process::default();
+        let woken = Arc::new(Queue::default());
+        let event_loop = process.shared.event_loop(woken.clone());
+        let calls = Arc::new(CalloutClient::new(
+            "sandbox".into(),
+            CalloutLimits::default(),
+        ));
+        process.shared.join(calls.clone());
+        Self {
+            process,
+            calls,
+            woken,
+            event_loop,
+            kept: Mutex::default(),
+            wrong: Mutex::default(),
+        }
+    }
+
+    /// Makes all pending callouts.
+    fn call(&self, now: u64) {
+        let shared = &self.process.shared;
+        while let Some(call) = self.calls.next(shared, now) {
+            let mut answer = self.owner(&call.message, now);
+            let of = |name| {
+                let mut fields = call.message.fields.iter();
+                fields.find_map(|(other, value)| (*other == name).then_some(&value[..]))
+            };
+            let namespace = of("sszip-namespace").unwrap_or_default();
+            let is_wrong = self.wrong.lock().unwrap().iter().any(|it| it == namespace);
+            let number = if is_wrong { "2" } else { "none" };
+            for (name, value) in [("sszip-generation", "5"), ("sszip-chain", number)] {
+                answer.field(name, value.as_bytes()).unwrap();
+            }
+            if is_wrong && of("sszip-chain-known") != Some("2") {
+                let state = format!(
+                    r#"{{"namespace":"{namespace}","heights":"blocks","epoch":9,"head":null,"seen":0,"final":null,"known":false,"wrong":true,"reorgs":[],"since":9}}"#
+                );
+                answer.field("sszip-chain-state", state.as_bytes()).unwrap();
+            }
+            self.calls.answered(shared, call.ticket, answer, now);
+        }
+    }
+
+    fn owner(&self, message: &OwnerRequest, now: u64) -> OfOwner {
+        let mut kept = self.kept.lock().unwrap();
+        let body = message.whole_body().unwrap().into_owned();
+        let path = message.target.split('?').next().unwrap();
+        let key = path.rsplit('/').next().unwrap().to_string();
+        let said = |status, body| OfOwner {
+            status,
+            body,
+            ..OfOwner::default()
+        };
+        let find = |key: &str| {
+            let (until, since, body) = kept.get(key)?;
+            let fresh = until.checked_sub(now).filter(|fresh| *fresh > 0)?;
+            Some((fresh, (now - since) / 1_000, body.clone()))
+        };
+        match (message.method, path) {
+            ("GET", _) => match find(&key) {
+                Some((fresh, age, body)) => OfOwner {
+                    fresh,
+                    age,
+                    ..said(200, body)
+                },
+                None => OfOwner {
+                    granted: message.target.contains("?lease=").then_some(true),
+                    ..said(404, Vec::new())
+                },
+            },
+            ("POST", "/v1/lookups") => {
+                let mut all = Vec::new();
+                for key in String::from_utf8(body).unwrap().lines() {
+                    if let Some((fresh, _, body)) = find(key) {
+                        all.extend(const_hex::decode(key).unwrap());
+                        all.extend(fresh.to_be_bytes());
+                        all.extend((body.len() as u64).to_be_bytes());
+                        all.extend(body);
+                    }
+                }
+                said(200, all)
+            }
+            ("PUT", _) => {
+                let mut fields = message.fields.iter();
+                let fresh = fields.find(|(name, _)| *name == "sszip-fresh").unwrap();
+                let until = now + fresh.1.parse::<u64>().unwrap();
+                kept.insert(key, (until, now, body));
+                said(201, Vec::new())
+            }
+            ("DELETE", _) => said(204, Vec::new()),
+            ("POST", "/v1/purges") => {
+                kept.clear();
+                let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+                let namespace = body["wrong-chain"].as_str().unwrap().to_owned();
+                self.wrong.lock().unwrap().push(namespace);
+                said(200, Vec::new())
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl Host for CalloutHost {
+    fn request(&self, request: Request) -> Result<Answer, String> {
+        let mut task = Task::new(request)?;
+        let waiter = self.event_loop.waiter(CLIENT);
+        let mut next = task.look_up(Some(waiter))?;
+        let answer = loop {
+            next = match next {
+                NextAction::Wait => {
+                    self.call(task.now());
+                    let woken = self.woken.next().ok_or("nobody wakes it")?;
+                    assert_eq!(woken, CLIENT);
+                    task.look_up(Some(waiter))?
+                }
+                NextAction::Run(mut job) => {
+                    job.run();
+                    task.done(job)?
+                }
+                NextAction::FetchFromNode(body) => {
+                    let node = task.at_node()(&body).ok_or("the node is asked")?;
+                    let (answer, job) = task.answered(body, &node)?;
+                    if let Some(mut job) = job {
+                        job.run();
+                        job.store(task.now());
+                    }
+                    break answer;
+                }
+                NextAction::Respond(answer) => break answer,
+            };
+        };
+        let now = task.now();
+        drop(task);
+        self.call(now);
+        match self.process.shared.flights.count() {
+            0 => Ok(answer),
+            count => Err(format!("{count} flights never end")),
+        }
+    }
+}

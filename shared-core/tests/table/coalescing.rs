@@ -1,0 +1,257 @@
+//! Clients of a process with several event loops, which request the same entries, leave and purge
+//! in any order.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
+
+use serde_json::Value;
+use sszip_core::config::{ConfigBlock, RouteConfig};
+
+use super::driven::End;
+use super::event_loops::{EventLoopsHost, HostOptions};
+use super::host::{Answer, Node, NodeFunction, Request};
+
+/// Number of different calls.
+const THINGS: u64 = 6;
+
+fn config(host: &EventLoopsHost) -> Arc<RouteConfig> {
+    let mut directives = ConfigBlock::default();
+    for (name, value) in [("enable", "on"), ("cache", "on")] {
+        directives.set(name, &[value.as_bytes()]).unwrap();
+    }
+    Arc::new(directives.resolve(host.process.clone()))
+}
+
+/// A node whose responses all change with its version.
+#[derive(Default)]
+struct Chain {
+    version: AtomicU64,
+    asked: AtomicUsize,
+}
+
+impl Chain {
+    /// Returns the response to a call or to a batch.
+    fn answer(&self, body: &[u8]) -> Value {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let version = self.version.load(Ordering::SeqCst);
+        let answer = |call: &Value| {
+            let hash = call["params"][0].as_str().unwrap();
+            let result = format!("{hash}{version:08x}");
+            serde_json::json!({"jsonrpc": "2.0", "id": call["id"], "result": result})
+        };
+        match serde_json::from_slice(body).unwrap() {
+            Value::Array(calls) => calls.iter().map(answer).collect(),
+            call => answer(&call),
+        }
+    }
+}
+
+fn call(thing: u64, id: usize) -> Value {
+    serde_json::json!({
+        "jsonrpc": "2.0", "id": id, "method": "eth_getBlockByHash",
+        "params": [format!("0x{thing:064x}"), true],
+    })
+}
+
+fn request(
+    config: &Arc<RouteConfig>,
+    calls: &Value,
+    gzip: bool,
+    at_node: NodeFunction,
+    purged: &Arc<AtomicU64>,
+) -> Request {
+    let coding = if gzip { "gzip" } else { "identity" };
+    Request {
+        config: Arc::clone(config),
+        method: "POST".into(),
+        target: "/".into(),
+        headers: vec![
+            ("Content-Type".into(), "application/json".into()),
+            ("Accept-Encoding".into(), coding.into()),
+        ],
+        body: calls.to_string().into(),
+        coding_allowed: true,
+        place: b"0".to_vec(),
+        now: 1000,
+        at_node,
+        purged: Arc::clone(purged),
+    }
+}
+
+fn node_response(status: u16, answer: &Value) -> Node {
+    let body = answer.to_string().into_bytes();
+    Node {
+        status,
+        headers: vec![("Content-Type".into(), "application/json".into())],
+        content_length: Some(body.len() as u64),
+        delimited: true,
+        ends: vec![body.len()],
+        body,
+        end: End::Whole,
+    }
+}
+
+/// Checks the response to the calls: it has one result per call, in their order, with the id and
+/// the hash of the call, and of a version that is not older than `oldest`.
+fn check(calls: &Value, answer: &Answer, oldest: u64) {
+    // a stored result is not older than a purge that was in effect at its look-up
+    let oldest = oldest.max(answer.purged);
+    let coded = answer
+        .fields
+        .iter()
+        .any(|(name, value)| name == "Content-Encoding" && value == "gzip");
+    let body = match coded {
+        true => super::support::gunzip(&answer.body).unwrap(),
+        false => answer.body.clone(),
+    };
+    let answers: Value = serde_json::from_slice(&body).unwrap();
+    let pairs: Vec<(&Value, &Value)> = match (calls, &answers) {
+        (Value::Array(calls), Value::Array(answers)) => {
+            assert_eq!(calls.len(), answers.len());
+            calls.iter().zip(answers).collect()
+        }
+        one => vec![one],
+    };
+    for (call, answer) in pairs {
+        assert_eq!(call["id"], answer["id"]);
+        let result = answer["result"].as_str().unwrap();
+        let (hash, version) = result.split_at(66);
+        assert_eq!(call["params"][0], hash);
+        let version = u64::from_str_radix(version, 16).unwrap();
+        assert!(
+            version >= oldest,
+            "of {version}, though {oldest} was purged"
+        );
+    }
+}
+
+/// Hosts with and without a hot tier and an owner.
+const HOSTS: [HostOptions; 3] = [
+    HostOptions {
+        event_loops: 4,
+        memory: Some(1 << 20),
+        owner: true,
+    },
+    HostOptions {
+        event_loops: 4,
+        memory: None,
+        owner: true,
+    },
+    HostOptions {
+        event_loops: 4,
+        memory: Some(1 << 20),
+        owner: false,
+    },
+];
+
+#[test]
+fn coalesced_requests_on_all_event_loops_reach_the_node_once() {
+    for has in HOSTS {
+        for _ in 0..20 {
+            let host = EventLoopsHost::new(has);
+            let (config, chain) = (config(&host), Arc::new(Chain::default()));
+            let calls = call(1, 7);
+            let clients: Vec<_> = (0..40)
+                .map(|_| {
+                    let chain = Arc::clone(&chain);
+                    let at_node = move |body: &[u8]| Some(node_response(200, &chain.answer(body)));
+                    host.begin(request(
+                        &config,
+                        &calls,
+                        true,
+                        Box::new(at_node),
+                        &Arc::default(),
+                    ))
+                })
+                .collect();
+            for client in clients {
+                check(&calls, &client.answer().unwrap(), 0);
+            }
+            assert_eq!(chain.asked.load(Ordering::Relaxed), 1);
+        }
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+}
+
+/// Runs the consecutive requests of one client.
+fn client(
+    host: &EventLoopsHost,
+    config: &Arc<RouteConfig>,
+    chain: &Arc<Chain>,
+    purged: &Arc<AtomicU64>,
+    seed: u64,
+) {
+    let mut random = Random(seed);
+    for number in 0..120 {
+        let calls = match random.below(3) {
+            0 => (0..2 + random.below(4))
+                .map(|n| call(random.below(THINGS), number * 10 + n as usize))
+                .collect(),
+            _ => call(random.below(THINGS), number),
+        };
+        let fails = random.below(12) == 0;
+        let at_node = {
+            let chain = Arc::clone(chain);
+            move |body: &[u8]| {
+                let answer = chain.answer(body);
+                std::thread::yield_now();
+                Some(node_response(if fails { 503 } else { 200 }, &answer))
+            }
+        };
+        let oldest = purged.load(Ordering::SeqCst);
+        let gzip = random.below(2) == 0;
+        let pending = host.begin(request(config, &calls, gzip, Box::new(at_node), purged));
+        match (random.below(40), &host.owner) {
+            (0, Some(owner)) => {
+                let version = chain.version.fetch_add(1, Ordering::SeqCst) + 1;
+                owner.owned.purge();
+                purged.fetch_max(version, Ordering::SeqCst);
+            }
+            (1..=3, _) => {
+                pending.abort();
+                continue;
+            }
+            _ => {}
+        }
+        let answer = pending.answer().unwrap();
+        if answer.status == 200 {
+            check(&calls, &answer, oldest);
+        } else {
+            assert!(fails && answer.forwarded.is_some(), "{}", answer.status);
+        }
+    }
+}
+
+/// Each client is woken, and receives its own response, not older than a purge that was in effect
+/// at its request; no flight and no memory is left.
+#[test]
+fn clients_on_any_event_loop_receive_their_own_responses() {
+    for has in HOSTS {
+        for seed in 0..6 {
+            let host = EventLoopsHost::new(has);
+            let process = host.process.clone();
+            let (config, chain) = (config(&host), Arc::new(Chain::default()));
+            let purged = Arc::new(AtomicU64::new(0));
+            std::thread::scope(|scope| {
+                for thread in 0..8 {
+                    let (host, config, chain, purged) = (&host, &config, &chain, &purged);
+                    scope.spawn(move || client(host, config, chain, purged, seed * 8 + thread));
+                }
+            });
+            drop(host);
+            assert!(process.shared.flights.count() == 0, "{seed}");
+            assert_eq!(process.budget.used(), 0);
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! A host of several event loops: each has a thread and requests of its own, while encoders,
+//! nodes and an owner run on other threads. No timer runs: a follower waits until it is woken.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use sszip_core::cache::process::wake::{EventLoop, Wake};
+use sszip_core::cache::process::Process;
+use sszip_core::exchange::drive::Job;
+
+use super::host::{Answer, Host, NextAction, Node, NodeFunction, Request, Task};
+use super::owner::OwnerThread;
+
+/// Longer than any request takes here: a request that waits so long was never woken.
+const WAKE_TIMEOUT: Duration = Duration::from_secs(30);
+
+type Result<T> = std::result::Result<T, String>;
+
+/// An event of an event loop.
+enum Event {
+    Request(usize, Box<Request>, Sender<Result<Answer>>),
+    /// The client has left.
+    Abort(usize),
+    Woken(usize),
+    JobDone(usize, Job),
+    Answered(usize, Vec<u8>, Option<Node>),
+    End,
+}
+
+/// Work that takes long, on a thread of its own.
+enum LongTask {
+    Code(Sender<Event>, usize, Job),
+    /// Stores a fill, and then sends the response to the client.
+    Store(Job, u64, Sender<Result<Answer>>, Answer),
+    Ask(Sender<Event>, usize, Vec<u8>, NodeFunction),
+}
+
+#[derive(Debug)]
+struct Waker(Sender<Event>);
+
+impl Wake for Waker {
+    fn wake(&self, id: usize) {
+        // after the end of its loop no request is woken
+        let _ = self.0.send(Event::Woken(id));
+    }
+
+    /// The event loop itself knows which clients have left.
+    fn cancel(&self, _id: usize) {}
+}
+
+pub struct EventLoopsHost {
+    pub process: Process,
+    pub owner: Option<OwnerThread>,
+    events: Vec<Sender<Event>>,
+    longs: Option<Vec<Sender<LongTask>>>,
+    threads: Vec<JoinHandle<()>>,
+    /// Number of the next task; each is used once.
+    names: AtomicUsize,
+}
+
+/// The equipment of a host.
+#[derive(Clone, Copy)]
+pub struct HostOptions {
+    pub event_loops: usize,
+    /// Capacity of the hot tier in bytes, if it has one.
+    pub memory: Option<u64>,
+    pub owner: bool,
+}
+
+impl EventLoopsHost {
+    pub fn new(has: HostOptions) -> Self {
+        let process = Process::default();
+        match has.memory {
+            Some(bytes) => process.shared.start(bytes, bytes / 16, has.event_loops),
+            None => process.shared.set_event_loops(has.event_loops),
+        }
+        let owner = has.owner.then(|| OwnerThread::start(&process.shared));
+        let mut threads = Vec::new();
+        let mut longs = Vec::new();
+        for _ in 0..2 {
+            let (sender, receiver) = channel();
+            longs.push(sender);
+            threads.push(std::thread::spawn(move || work(&receiver)));
+        }
+        let mut events = Vec::new();
+        for number in 0..has.event_loops {
+            let (sender, receiver) = channel();
+            let waker = Arc::new(Waker(sender.clone()));
+            let here = LoopState {
+                event_loop: process.shared.event_loop(waker),
+                events: sender.clone(),
+                longs: longs.clone(),
+                number,
+                tasks: HashMap::new(),
+            };
+            events.push(sender);
+            threads.push(std::thread::spawn(move || here.run(&receiver)));
+        }
+        Self {
+            process,
+            owner,
+            events,
+            longs: Some(longs),
+            threads,
+            names: AtomicUsize::new(1),
+        }
+    }
+
+    /// Starts a request on one of the event loops, in turn.
+    pub fn begin(&self, request: Request) -> Pending<'_> {
+        let name = self.names.fetch_add(1, Ordering::Relaxed);
+        let event_loop = &self.events[name % self.events.len()];
+        let (reply, answer) = channel();
+        let asks = Event::Request(name, Box::new(request), reply);
+        event_loop.send(asks).unwrap();
+        Pending {
+            name,
+            event_loop,
+            answer,
+        }
+    }
+}
+
+/// A client that waits for its response.
+pub struct Pending<'a> {
+    name: usize,
+    event_loop: &'a Sender<Event>,
+    answer: Receiver<Result<Answer>>,
+}
+
+impl Pending<'_> {
+    pub fn answer(self) -> Result<Answer> {
+        match self.answer.recv_timeout(WAKE_TIMEOUT) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Timeout) => Err("nobody woke it".into()),
+            Err(RecvTimeoutError::Disconnected) => Err("its event loop has ended".into()),
+        }
+    }
+
+    pub fn abort(self) {
+        self.event_loop.send(Event::Abort(self.name)).unwrap();
+    }
+}
+
+impl Host for EventLoopsHost {
+    fn request(&self, request: Request) -> Result<Answer> {
+        self.begin(request).answer()
+    }
+}
+
+impl Drop for EventLoopsHost {
+    fn drop(&mut self) {
+        for events in &self.events {
+            // a loop may have ended by a panic, which `join` reports
+            let _ = events.send(Event::End);
+        }
+        self.longs.take();
+        for thread in self.threads.drain(..) {
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking());
+        }
+    }
+}
+
+/// State of one event loop.
+struct LoopState {
+    event_loop: EventLoop,
+    events: Sender<Event>,
+    longs: Vec<Sender<LongTask>>,
+    number: usize,
+    tasks: HashMap<usize, (Task, Sender<Result<Answer>>)>,
+}
+
+impl LoopState {
+    fn run(mut self, events: &Receiver<Event>) {
+        for event in events {
+            match event {
+                Event::Request(name, request, reply) => match Task::new(*request) {
+                    Ok(task) => {
+                        self.tasks.insert(name, (task, reply));
+                        self.look_up(name);
+                    }
+                    Err(problem) => reply_to(&reply, Err(problem)),
+                },
+                Event::Abort(name) => drop(self.tasks.remove(&name)),
+                Event::Woken(name) => self.look_up(name),
+                Event::JobDone(name, job) => self.resume(name, |task| task.done(job)),
+                Event::Answered(name, asked, node) => self.answered(name, asked, node),
+                Event::End => return,
+            }
+        }
+    }
+
+    fn look_up(&mut self, name: usize) {
+        let waiter = self.event_loop.waiter(name);
+        self.resume(name, |task| task.look_up(Some(waiter)));
+    }
+
+    fn long(&self, name: usize) -> &Sender<LongTask> {
+        &self.longs[(name + self.number) % self.longs.len()]
+    }
+
+    /// Continues a task, unless its client has left.
+    fn resume(&mut self, name: usize, how: impl FnOnce(&mut Task) -> Result<NextAction>) {
+        let Some((task, reply)) = self.tasks.get_mut(&name) else {
+            return;
+        };
+        let long = match how(task) {
+            Ok(NextAction::Wait) => return,
+            Ok(NextAction::Run(job)) => LongTask::Code(self.events.clone(), name, job),
+            Ok(NextAction::FetchFromNode(body)) => {
+                LongTask::Ask(self.events.clone(), name, body, task.at_node())
+            }
+            Ok(NextAction::Respond(answer)) => {
+                reply_to(reply, Ok(answer));
+                self.tasks.remove(&name);
+                return;
+            }
+            Err(problem) => {
+                reply_to(reply, Err(problem));
+                self.tasks.remove(&name);
+                return;
+            }
+        };
+        self.long(name).send(long).unwrap();
+    }
+
+    fn answered(&mut self, name: usize, asked: Vec<u8>, node: Option<Node>) {
+        let Some((mut task, reply)) = self.tasks.remove(&name) else {
+            return;
+        };
+        let answered = match node {
+            Some(node) => task.answered(asked, &node),
+            None => Err("the node is asked".into()),
+        };
+        match answered {
+            Ok((answer, Some(job))) => {
+                let store = LongTask::Store(job, task.now(), reply, answer);
+                self.long(name).send(store).unwrap();
+            }
+            Ok((answer, None)) => reply_to(&reply, Ok(answer)),
+            Err(problem) => reply_to(&reply, Err(problem)),
+        }
+    }
+}
+
+/// Sends the response to the client, if it has not left.
+fn reply_to(reply: &Sender<Result<Answer>>, answer: Result<Answer>) {
+    let _ = reply.send(answer);
+}
+
+/// Runs encoders and nodes.
+fn work(longs: &Receiver<LongTask>) {
+    for long in longs {
+        // an event loop that has ended receives no event
+        let _ = match long {
+            LongTask::Code(events, name, mut job) => {
+                job.run();
+                events.send(Event::JobDone(name, job))
+            }
+            LongTask::Store(mut job, now, reply, answer) => {
+                job.run();
+                job.store(now);
+                reply_to(&reply, Ok(answer));
+                Ok(())
+            }
+            LongTask::Ask(events, name, body, at_node) => {
+                let node = at_node(&body);
+                events.send(Event::Answered(name, body, node))
+            }
+        };
+    }
+}

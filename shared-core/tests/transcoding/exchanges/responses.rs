@@ -1,0 +1,131 @@
+//! The response that a client receives.
+
+use sszip_core::mode::Mode;
+
+use super::super::driven::End;
+use super::super::fields::{joined, Fields};
+use super::super::host::{Host, SequentialHost};
+use super::super::reference::{self, Choices, Json};
+use super::node::{is_short, node_response, value};
+use super::read::{decoded, is_of, members, type_in};
+use super::requests::{ACCEPTS, ROUTES};
+use super::{chosen, field, place, request, JSON, OCTETS, VERSION};
+
+pub(super) fn check_response(choices: &mut Choices<'_>) {
+    let (target, name, is_same) = chosen(choices, &ROUTES);
+    let Some(value) = value(choices, name) else {
+        return;
+    };
+    let is_roomy = choices.below(2) == 0;
+    let (process, config) = place(choices, is_roomy, &[]);
+    let (accept, takes) = chosen(choices, &ACCEPTS);
+    let takes_gzip = choices.below(2) == 1;
+    let mut headers = Fields::new();
+    if !accept.is_empty() {
+        headers.push(field("Accept", accept));
+    }
+    if takes_gzip {
+        headers.push(field("Accept-Encoding", "gzip"));
+    }
+    let said = node_response(choices, &value, is_same, Fields::new());
+    let is_coded = joined(&said.node.headers, "Content-Encoding").is_some();
+    let (wire, plain) = (said.node.body.clone(), said.plain.clone());
+    let media_type = if said.is_ssz { OCTETS } else { JSON };
+    let is_whole = said.node.end == End::Whole && !is_short(&said.node);
+    let asked = request(&config, "GET", target, headers, Vec::new(), Some(said.node));
+    let answer = SequentialHost.request(asked).unwrap();
+    let is_to_change = takes
+        .prefers_ssz()
+        .is_some_and(|wants| wants != said.is_ssz);
+    let about = || {
+        format!(
+            "{target} {accept:?} {:?} {} {:?}",
+            answer.mode, answer.status, answer.fields
+        )
+    };
+
+    let first = is_same.then_some(value.fork);
+    match answer.mode {
+        // aborted, or a local reply of the host
+        _ if answer.status == 502 || !is_whole => {
+            assert!(!said.is_right || !is_roomy, "{}", about());
+            assert!(
+                answer.status == 502
+                    || takes.accepts(is_of(&answer, OCTETS))
+                    || matches!(answer.status, 406 | 503)
+            );
+        }
+        Mode::Ssz => {
+            assert!(is_to_change && is_of(&answer, OCTETS), "{}", about());
+            let (schema, ty) = type_in(&answer, name, first);
+            let ssz = decoded(&answer);
+            assert!(
+                reference::to_json(schema, ty, &ssz).is_some(),
+                "{}",
+                about()
+            );
+            let plain = plain.unwrap();
+            if let (Some(named), false) = (members(&plain, "version"), is_same) {
+                // header and envelope agree
+                let fork = joined(&answer.fields, VERSION).unwrap();
+                assert!(named.iter().all(|it| *it == Json::Text(fork.clone())));
+            }
+            if let Some(data) = members(&plain, "data") {
+                assert_eq!(data.len(), 1, "{}", about());
+                assert_eq!(
+                    reference::to_ssz(schema, ty, &data[0]),
+                    Some(ssz),
+                    "{}",
+                    about()
+                );
+            }
+        }
+        Mode::Json => {
+            assert!(is_to_change && is_of(&answer, JSON), "{}", about());
+            let (schema, ty) = match first {
+                Some(_) => (value.schema, value.ty),
+                None => type_in(&answer, name, None),
+            };
+            let json = members(&decoded(&answer), "data").expect("JSON");
+            assert_eq!(
+                reference::to_ssz(schema, ty, &json[0]),
+                plain,
+                "{}",
+                about()
+            );
+        }
+        _ if matches!(answer.status, 406 | 503) => {
+            assert!(is_to_change && !takes.accepts(said.is_ssz), "{}", about());
+            assert!(!said.is_right || !is_roomy, "{}", about());
+            let is_memory = answer.mode == Mode::Memory;
+            assert_eq!(answer.status == 503, is_memory, "{}", about());
+            let code = members(&decoded(&answer), "code").expect("JSON");
+            assert!(
+                is_of(&answer, JSON) && code == [Json::Number],
+                "{}",
+                about()
+            );
+        }
+        _ => {
+            assert!(is_of(&answer, media_type), "{}", about());
+            assert!(!is_to_change || takes.accepts(said.is_ssz), "{}", about());
+            assert!(!is_to_change || !said.is_right || !is_roomy, "{}", about());
+            match joined(&answer.fields, "Content-Encoding") {
+                // a body that cannot or need not be decompressed is sent unchanged
+                Some(_) if is_coded && answer.body == wire => {}
+                _ => assert_eq!(Some(decoded(&answer)), plain, "{}", about()),
+            }
+        }
+    }
+    let vary = joined(&answer.fields, "Vary").unwrap_or_default();
+    assert!(
+        answer.status == 502 || vary.split(", ").any(|one| one == "Accept"),
+        "{}",
+        about()
+    );
+    if !takes_gzip && matches!(answer.mode, Mode::Ssz | Mode::Json) {
+        assert_eq!(joined(&answer.fields, "Content-Encoding"), None);
+    }
+    drop((answer, config));
+    assert_eq!(process.budget.used(), 0);
+}
