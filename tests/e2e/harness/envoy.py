@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 
-import kept_logs
+import saved_logs
 
 from . import client
 from .logged_server import LoggedServer
@@ -282,7 +282,7 @@ class Envoy(LoggedServer):
                 self.end()
                 self.check()
         finally:
-            kept_logs.discard(self.prefix)
+            saved_logs.discard(self.prefix)
 
     # output
 

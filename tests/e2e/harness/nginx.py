@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 
-import kept_logs
+import saved_logs
 
 from . import client
 from .logged_server import LoggedServer
@@ -273,7 +273,7 @@ class Nginx(LoggedServer):
     def stop(self):
         """Stops nginx gracefully: it then reports connections that leaked."""
         if self.process is None:  # only tested
-            kept_logs.discard(self.prefix)
+            saved_logs.discard(self.prefix)
             return
         try:
             if (master := self.master_or_none()) and runs(master):
@@ -288,7 +288,7 @@ class Nginx(LoggedServer):
         finally:
             self.process = None
             self._stderr.close()
-            kept_logs.discard(self.prefix)
+            saved_logs.discard(self.prefix)
 
     # output
 

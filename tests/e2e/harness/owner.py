@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 
-import kept_logs
+import saved_logs
 
 SSZIP_CACHED = os.environ.get("SSZIP_CACHED", "build/bin/sszip-cached")
 
@@ -130,4 +130,4 @@ class Owner(Client):
     def close(self):
         if self.process and self.process.poll() is None:
             self.kill(signal.SIGTERM)
-        kept_logs.discard(self.folder)
+        saved_logs.discard(self.folder)
