@@ -182,39 +182,39 @@ impl CacheConfigBlock {
     }
 
     fn set_valid(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
-        let [what, time] = values else {
+        let [class_or_method, time] = values else {
             return Err(DirectiveError::TwoValues);
         };
         let milliseconds = LIFETIMES.read(time)?;
         let valid = Arc::make_mut(self.valid.get_or_insert_default());
         // the lifetime of a resource is in its own headers
-        let class = Class::from_name(what).filter(|class| *class != Class::Resource);
+        let class = Class::from_name(class_or_method).filter(|class| *class != Class::Resource);
         if let Some(class) = class {
             return valid
                 .set_class(class, milliseconds)
                 .map_err(|_| DirectiveError::Duplicate);
         }
-        if !what.contains(&b'_') {
+        if !class_or_method.contains(&b'_') {
             return Err(invalid(
-                what,
+                class_or_method,
                 "\"immutable\", \"unfinalized\", \"tip\", \"nothing\", \"config\" or the name of a method",
             ));
         }
-        if is_stateful(what) {
+        if is_stateful(class_or_method) {
             return Err(invalid(
-                what,
+                class_or_method,
                 "a method that changes nothing and keeps no state at the node",
             ));
         }
         valid
-            .set_method(what, milliseconds)
+            .set_method(class_or_method, milliseconds)
             .map_err(|_| DirectiveError::Duplicate)?;
-        if methods::position(what).is_none() && !self.has_method_rule(what) {
-            let unknown = method_names::warning(&[what], Case::Exact, |_| false);
+        if methods::position(class_or_method).is_none() && !self.has_method_rule(class_or_method) {
+            let unknown = method_names::warning(&[class_or_method], Case::Exact, |_| false);
             let odd = unknown.unwrap_or_else(|| {
                 format!(
                     "names \"{}\", a method without a caching rule",
-                    String::from_utf8_lossy(what)
+                    String::from_utf8_lossy(class_or_method)
                 )
             });
             self.warning = Some(format!(
@@ -238,13 +238,13 @@ impl CacheConfigBlock {
         };
         let mut rows = self.rows.as_deref().cloned().unwrap_or_default();
         rows.add(name, words).map_err(|error| {
-            let given = match error {
+            let rejected = match error {
                 MethodSpecError::Word(word) | MethodSpecError::Combination(word) => word,
                 MethodSpecError::Name | MethodSpecError::Duplicate | MethodSpecError::Stateful => {
                     name
                 }
             };
-            invalid(given, error.to_string())
+            invalid(rejected, error.to_string())
         })?;
         self.rows = Some(Arc::new(rows));
         // most methods that are added exist on one chain only, and are not in the list of known

@@ -153,9 +153,9 @@ impl HeadSource {
         let is = |schemes: &[&str]| schemes.iter().any(|scheme| self.url.starts_with(scheme));
         if let Some(ca) = &self.ca {
             if !is(&["https:", "wss:"]) {
-                let given = format!("ca={}", ca.display());
+                let parameter = format!("ca={}", ca.display());
                 return Err(invalid(
-                    given.as_bytes(),
+                    parameter.as_bytes(),
                     "used with an \"https://\" or a \"wss://\" URL",
                 ));
             }
@@ -268,14 +268,14 @@ impl fmt::Display for Api {
 }
 
 /// Checks a URL and returns it with its scheme in lower case.
-fn checked_url(given: &[u8]) -> Result<String, DirectiveError> {
-    let is_text = given.iter().all(u8::is_ascii_graphic);
-    let url = match std::str::from_utf8(given) {
+fn checked_url(value: &[u8]) -> Result<String, DirectiveError> {
+    let is_text = value.iter().all(u8::is_ascii_graphic);
+    let url = match std::str::from_utf8(value) {
         Ok(url) if is_text && !url.contains('#') => url,
-        _ => return Err(invalid(given, URLS)),
+        _ => return Err(invalid(value, URLS)),
     };
     let Some((scheme, rest)) = url.split_once(':') else {
-        return Err(invalid(given, URLS));
+        return Err(invalid(value, URLS));
     };
     let scheme = scheme.to_ascii_lowercase();
     if scheme != "unix" {
@@ -290,7 +290,7 @@ fn checked_url(given: &[u8]) -> Result<String, DirectiveError> {
     }
     match Endpoint::parse(url) {
         Some(_) => Ok(format!("{scheme}:{rest}")),
-        None => Err(invalid(given, URLS)),
+        None => Err(invalid(value, URLS)),
     }
 }
 

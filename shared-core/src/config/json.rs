@@ -10,19 +10,19 @@ use serde_json::Value;
 /// Name of a setting, with the values of one occurrence.
 pub type SettingUse = (String, Vec<String>);
 
-/// Returns the settings of an object, which messages call `what`. An empty text is an empty object,
+/// Returns the settings of an object, which messages call `source`. An empty text is an empty object,
 /// because Envoy passes one when the configuration is missing.
 ///
 /// # Errors
 /// The problem, and the allowed values.
-pub fn settings(what: &str, json: &[u8]) -> Result<Vec<SettingUse>, String> {
+pub fn settings(source: &str, json: &[u8]) -> Result<Vec<SettingUse>, String> {
     if json.trim_ascii().is_empty() {
         return Ok(Vec::new());
     }
     let value: Value =
-        serde_json::from_slice(json).map_err(|error| format!("{what} is not JSON: {error}"))?;
+        serde_json::from_slice(json).map_err(|error| format!("{source} is not JSON: {error}"))?;
     let Value::Object(settings) = value else {
-        return Err(format!("{what} must be an object of settings"));
+        return Err(format!("{source} must be an object of settings"));
     };
     let mut all = Vec::new();
     for (name, value) in settings {

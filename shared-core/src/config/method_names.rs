@@ -30,8 +30,8 @@ pub(super) fn warning(
 /// Returns the known name or pattern that an unknown one was probably meant to be.
 pub(super) fn suggest_method(pattern: &str) -> Option<String> {
     let beginning = |beginning: &str| format!("{beginning}*");
-    if let Some(given) = pattern.strip_suffix('*') {
-        return nearest_prefix(given, known_methods::names()).map(beginning);
+    if let Some(prefix) = pattern.strip_suffix('*') {
+        return nearest_prefix(prefix, known_methods::names()).map(beginning);
     }
     if let Some(name) = nearest(pattern, known_methods::names()) {
         return Some(name.to_owned());
@@ -55,13 +55,13 @@ fn describe_unknown(pattern: &[u8], case: Case) -> Option<String> {
     if matches(&pattern, case) {
         return None;
     }
-    let what = match pattern.ends_with('*') {
+    let problem = match pattern.ends_with('*') {
         true => format!("matches no known method with \"{pattern}\""),
         false => format!("names the unknown method \"{pattern}\""),
     };
     Some(match suggest_method(&pattern) {
-        Some(meant) => format!("{what}; did you mean \"{meant}\"?"),
-        None => what,
+        Some(meant) => format!("{problem}; did you mean \"{meant}\"?"),
+        None => problem,
     })
 }
 

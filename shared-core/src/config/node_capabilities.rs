@@ -144,8 +144,8 @@ impl NodeCapabilities {
         })
     }
 
-    fn table<T>(&self, what: impl FnOnce(&mut Table) -> T) -> T {
-        what(&mut locked(&self.0))
+    fn table<T>(&self, action: impl FnOnce(&mut Table) -> T) -> T {
+        action(&mut locked(&self.0))
     }
 }
 

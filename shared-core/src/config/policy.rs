@@ -156,7 +156,7 @@ impl PolicyConfigBlock {
             [] => return Err(invalid(b"", VERBS)),
             [verb, patterns @ ..] => (*verb, patterns),
         };
-        let says = match verb {
+        let action = match verb {
             b"allow" => RuleAction::Allow,
             b"deny" => RuleAction::Deny,
             [b'l', b'i', b'm', b'i', b't', b'=', most @ ..] => {
@@ -172,7 +172,7 @@ impl PolicyConfigBlock {
         }
         let mut rules = self.rules.as_deref().cloned().unwrap_or_default();
         for pattern in patterns {
-            let added = rules.add(pattern, says.clone());
+            let added = rules.add(pattern, action.clone());
             added.map_err(|error| invalid(pattern, error.to_string()))?;
         }
         self.rules = Some(Arc::new(rules));

@@ -136,8 +136,8 @@ impl ValueKind {
             }
             Types => words_schema(&types()),
             Valid => {
-                let (what, time) = (valid(), LIFETIMES.pattern());
-                let one = text(&format!(r"(?:{what})\s+(?:{time})"));
+                let (subject, time) = (valid(), LIFETIMES.pattern());
+                let one = text(&format!(r"(?:{subject})\s+(?:{time})"));
                 let many = json!({ "type": "array", "items": one, "minItems": 1 });
                 json!([one, many])
             }

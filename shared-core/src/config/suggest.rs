@@ -2,12 +2,12 @@
 
 /// Returns the word among `words` that is nearest to a misspelt one, or `None` if none is near
 /// enough to be a likely correction. Case is ignored. Of equally near words the first is returned.
-pub(super) fn nearest<'a>(given: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let given = given.to_ascii_lowercase();
+pub(super) fn nearest<'a>(misspelt: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let misspelt = misspelt.to_ascii_lowercase();
     let near = words.filter_map(|word| {
         let edits =
-            EditDistance::new(given.as_bytes(), word.to_ascii_lowercase().as_bytes()).to_word();
-        (edits <= max_edits(given.len())).then_some((edits, word))
+            EditDistance::new(misspelt.as_bytes(), word.to_ascii_lowercase().as_bytes()).to_word();
+        (edits <= max_edits(misspelt.len())).then_some((edits, word))
     });
     // `min_by_key` keeps the first of equals
     near.min_by_key(|(edits, _)| *edits).map(|(_, word)| word)
@@ -16,16 +16,20 @@ pub(super) fn nearest<'a>(given: &str, words: impl Iterator<Item = &'a str>) -> 
 /// Returns the prefix of one of `words` that is nearest to a misspelt prefix. A prefix that ends
 /// with an underscore is preferred, because it is a namespace.
 pub(super) fn nearest_prefix<'a>(
-    given: &str,
+    misspelt: &str,
     words: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    let given = given.to_ascii_lowercase();
+    let misspelt = misspelt.to_ascii_lowercase();
     let near = words.filter_map(|word| {
         let lower = word.to_ascii_lowercase();
-        let (edits, end) = EditDistance::new(given.as_bytes(), lower.as_bytes()).to_prefix();
+        let (edits, end) = EditDistance::new(misspelt.as_bytes(), lower.as_bytes()).to_prefix();
         let beginning = word.get(..end)?;
-        let key = (edits, !beginning.ends_with('_'), end.abs_diff(given.len()));
-        (edits <= max_edits(given.len())).then_some((key, beginning))
+        let key = (
+            edits,
+            !beginning.ends_with('_'),
+            end.abs_diff(misspelt.len()),
+        );
+        (edits <= max_edits(misspelt.len())).then_some((key, beginning))
     });
     let near = near.filter(|(_, beginning)| !beginning.is_empty());
     near.min_by_key(|(key, _)| *key).map(|(_, word)| word)
@@ -46,13 +50,13 @@ fn max_edits(length: usize) -> usize {
 struct EditDistance(Vec<usize>);
 
 impl EditDistance {
-    fn new(given: &[u8], word: &[u8]) -> Self {
+    fn new(misspelt: &[u8], word: &[u8]) -> Self {
         let mut rows = [
             Vec::new(),
             Vec::new(),
             (0..=word.len()).collect::<Vec<usize>>(),
         ];
-        for (row, byte) in given.iter().enumerate() {
+        for (row, byte) in misspelt.iter().enumerate() {
             let [before, last, _] = &mut rows;
             std::mem::swap(before, last);
             rows.swap(1, 2);
@@ -62,8 +66,10 @@ impl EditDistance {
             for (column, other) in word.iter().enumerate() {
                 let replaced = last[column] + usize::from(byte != other);
                 let mut least = replaced.min(last[column + 1] + 1).min(next[column] + 1);
-                let is_swap =
-                    row > 0 && column > 0 && given[row - 1] == *other && word[column - 1] == *byte;
+                let is_swap = row > 0
+                    && column > 0
+                    && misspelt[row - 1] == *other
+                    && word[column - 1] == *byte;
                 if is_swap {
                     least = least.min(before[column - 1] + 1);
                 }
@@ -93,7 +99,7 @@ mod tests {
 
     #[test]
     fn edits_count_insertions_deletions_replacements_and_swaps() {
-        for (given, word, edits) in [
+        for (misspelt, word, edits) in [
             ("", "", 0),
             ("", "abc", 3),
             ("abc", "", 3),
@@ -104,15 +110,15 @@ mod tests {
             ("abcd", "badc", 2),
             ("kitten", "sitting", 3),
         ] {
-            let counted = EditDistance::new(given.as_bytes(), word.as_bytes()).to_word();
-            assert_eq!(counted, edits, "{given} {word}");
+            let counted = EditDistance::new(misspelt.as_bytes(), word.as_bytes()).to_word();
+            assert_eq!(counted, edits, "{misspelt} {word}");
         }
     }
 
     #[test]
     fn nearest_word_is_found_up_to_three_edits() {
         let words = ["cache", "cache_lock", "enable", "Types"];
-        for (given, expected) in [
+        for (misspelt, expected) in [
             ("cach", Some("cache")),
             ("enabel", Some("enable")),
             ("TYPES", Some("Types")),
@@ -121,15 +127,15 @@ mod tests {
             ("", None),
             ("compression", None),
         ] {
-            let found = nearest(given, words.into_iter());
-            assert_eq!(found, expected, "{given}");
+            let found = nearest(misspelt, words.into_iter());
+            assert_eq!(found, expected, "{misspelt}");
         }
     }
 
     #[test]
     fn nearest_beginning_prefers_a_namespace() {
         let words = ["debug_traceCall", "eth_getTransactionByHash", "admin_peers"];
-        for (given, expected) in [
+        for (misspelt, expected) in [
             ("debug-", Some("debug_")),
             ("debug-trace", Some("debug_trace")),
             ("admn_", Some("admin_")),
@@ -137,9 +143,9 @@ mod tests {
             ("foo_", None),
         ] {
             assert_eq!(
-                nearest_prefix(given, words.into_iter()),
+                nearest_prefix(misspelt, words.into_iter()),
                 expected,
-                "{given}"
+                "{misspelt}"
             );
         }
     }

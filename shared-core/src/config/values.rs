@@ -50,7 +50,7 @@ pub enum DirectiveError {
     /// The value is not allowed.
     Value {
         /// The value in the configuration.
-        given: String,
+        value: String,
         /// Description of the allowed values.
         allowed: String,
     },
@@ -76,8 +76,8 @@ impl fmt::Display for DirectiveError {
             DirectiveError::Sandboxed { why } => {
                 write!(f, "is not to be had in a sandbox: {why}")
             }
-            DirectiveError::Value { given, allowed } => {
-                write!(f, "has an invalid value \"{given}\": it must be {allowed}")
+            DirectiveError::Value { value, allowed } => {
+                write!(f, "has an invalid value \"{value}\": it must be {allowed}")
             }
         }
     }
@@ -105,9 +105,9 @@ impl DirectiveError {
     }
 }
 
-pub(super) fn invalid(given: &[u8], allowed: impl Into<String>) -> DirectiveError {
+pub(super) fn invalid(value: &[u8], allowed: impl Into<String>) -> DirectiveError {
     DirectiveError::Value {
-        given: String::from_utf8_lossy(given).into_owned(),
+        value: String::from_utf8_lossy(value).into_owned(),
         allowed: allowed.into(),
     }
 }

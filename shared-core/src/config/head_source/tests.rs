@@ -107,7 +107,7 @@ const NAMESPACE: &str = "it must be \"namespace=NAME\", UTF-8 without control ch
 #[test]
 fn invalid_head_source_is_rejected_with_the_allowed_values() {
     let long = format!("unix:/{}", "a".repeat(107));
-    for (line, given, allowed) in [
+    for (line, value, allowed) in [
         ("", "", URL),
         ("node", "node", URL),
         ("127.0.0.1:8545", "127.0.0.1:8545", URL),
@@ -226,7 +226,7 @@ fn invalid_head_source_is_rejected_with_the_allowed_values() {
         ("http://n|max=3", "max=3", PARAMETERS),
     ] {
         let error = parse(line).unwrap_err();
-        let expected = format!("has an invalid value \"{given}\": {allowed}");
+        let expected = format!("has an invalid value \"{value}\": {allowed}");
         assert_eq!(error, expected, "{line}");
         assert!(!error.contains("secret"), "{error}");
     }
