@@ -34,7 +34,7 @@ impl Exchange {
             return None;
         };
         whole.stages.transcoding.as_ref()?;
-        match whole.held.declared {
+        match whole.buffered.declared {
             Some(declared) => Some(READ_SIZE).filter(|size| declared > *size),
             None => Some(CHUNKED_READ_SIZE),
         }
@@ -56,7 +56,7 @@ impl Exchange {
         let transcodes = whole.stages.transcoding.is_some();
         let length = match transcodes {
             true => self.received + piece.len() as u64,
-            false => (whole.held.body.len() + piece.len()) as u64,
+            false => (whole.buffered.body.len() + piece.len()) as u64,
         };
         if whole.exceeds_limit(length) {
             return self.upstream_body_exceeds_limit();
@@ -64,7 +64,7 @@ impl Exchange {
         if transcodes {
             return self.piece_to_transcode(piece);
         }
-        match whole.make_room(&self.config, whole.held.body.len() + piece.len()) {
+        match whole.make_room(&self.config, whole.buffered.body.len() + piece.len()) {
             Ok(()) => {}
             Err(_) if whole.is_in_buffering_window() => return self.start_stream(),
             // a body that can't be buffered can't be measured
@@ -79,8 +79,8 @@ impl Exchange {
             }
         }
         panic_if(Fault::PanicBody);
-        whole.held.body.extend_from_slice(piece);
-        self.received = whole.held.body.len() as u64;
+        whole.buffered.body.extend_from_slice(piece);
+        self.received = whole.buffered.body.len() as u64;
         Ok(PieceAction::Buffered)
     }
 
@@ -151,7 +151,7 @@ impl Exchange {
             // a piece that was appended only in part is sent again by the caller
             Phase::Collecting(whole) | Phase::Coding(whole) => {
                 let received = usize::try_from(self.received).unwrap_or(usize::MAX);
-                whole.held.body.truncate(received);
+                whole.buffered.body.truncate(received);
             }
             _ => {}
         }
@@ -183,8 +183,11 @@ impl Exchange {
             self.abort()?;
             return Ok(EndAction::Fail);
         }
-        if whole.is_of_unknown_length() && !whole.held.is_complete() && whole.left_alone.is_none() {
-            if whole.is_below_gate(&self.config, whole.held.body.len()) {
+        if whole.is_of_unknown_length()
+            && !whole.buffered.is_complete()
+            && whole.left_alone.is_none()
+        {
+            if whole.is_below_gate(&self.config, whole.buffered.body.len()) {
                 self.send_original(Mode::TooSmall)?;
                 return Ok(EndAction::Send);
             }
@@ -212,7 +215,7 @@ impl Exchange {
             Phase::Collecting(whole) | Phase::Coding(whole) => whole.is_short(),
             _ => self
                 .split_batch()
-                .is_some_and(|mixed| mixed.is_cut || mixed.held.is_truncated()),
+                .is_some_and(|mixed| mixed.is_cut || mixed.buffered.is_truncated()),
         };
         if is_short {
             self.abort()?;

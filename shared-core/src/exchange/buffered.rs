@@ -71,17 +71,17 @@ impl BufferedBody {
     }
 
     /// Reserves memory for the beginning of a conversion, if all of it could fit alone: at most
-    /// `kept` bytes of the original, and an estimated `made` bytes of the other format.
+    /// `original` bytes of the original, and an estimated `made` bytes of the other format.
     pub(super) fn reserve_for_conversion(
         &mut self,
         config: &RouteConfig,
-        kept: usize,
+        original: usize,
         made: usize,
     ) -> Result<(), Mode> {
-        check_fits_alone(config, kept, made)?;
+        check_fits_alone(config, original, made)?;
         self.claim_memory(
             config,
-            kept.min(INITIAL_RESERVATION),
+            original.min(INITIAL_RESERVATION),
             made.min(INITIAL_RESERVATION),
         )
     }
@@ -213,7 +213,7 @@ pub(super) struct CompressionSettings {
 #[derive(Debug)]
 pub(super) struct BodyPipeline {
     pub(super) stages: BodyStages,
-    pub(super) held: BufferedBody,
+    pub(super) buffered: BufferedBody,
     /// Buffer for the compressed body. It is allocated by the thread that collected the body:
     /// memory that compression threads allocate stays in their arenas when another thread frees it.
     pub(super) room: Vec<u8>,
@@ -227,10 +227,10 @@ pub(super) struct BodyPipeline {
 }
 
 impl BodyPipeline {
-    pub(super) fn new(stages: BodyStages, held: BufferedBody) -> Self {
+    pub(super) fn new(stages: BodyStages, buffered: BufferedBody) -> Self {
         Self {
             stages,
-            held,
+            buffered,
             room: Vec::new(),
             most: None,
             measured: None,
@@ -241,10 +241,10 @@ impl BodyPipeline {
     /// Whether fewer bytes were received than the head declared.
     pub(super) fn is_short(&self) -> bool {
         let received = match &self.stages.transcoding {
-            Some(transcoding) => transcoding.came,
-            None => self.held.body.len() as u64,
+            Some(transcoding) => transcoding.received,
+            None => self.buffered.body.len() as u64,
         };
-        let declared = self.held.declared;
+        let declared = self.buffered.declared;
         declared.is_some_and(|declared| received < declared as u64)
     }
 
@@ -264,7 +264,7 @@ impl BodyPipeline {
     /// Whether the length is unknown and the stages allow the body to be streamed.
     pub(super) fn is_of_unknown_length(&self) -> bool {
         let stages = &self.stages;
-        self.held.declared.is_none() && !stages.inflates && stages.transcoding.is_none()
+        self.buffered.declared.is_none() && !stages.inflates && stages.transcoding.is_none()
     }
 
     /// Maximum number of bytes that may be received, if the response has a limit.
@@ -291,12 +291,12 @@ impl BodyPipeline {
     pub(super) fn compression_work(&self, config: &RouteConfig) -> usize {
         match (self.stages.inflates, &self.stages.transcoding) {
             _ if self.measured == Some(RequestCoding::Zstd) => {
-                self.held.body.len().saturating_mul(5)
+                self.buffered.body.len().saturating_mul(5)
             }
-            _ if self.measured.is_some() => decompression_work(&self.held.body, config),
-            (true, _) => decompression_work(&self.held.body, config),
+            _ if self.measured.is_some() => decompression_work(&self.buffered.body, config),
+            (true, _) => decompression_work(&self.buffered.body, config),
             (false, Some(transcoding)) => transcoding.written(),
-            (false, None) => self.held.body.len(),
+            (false, None) => self.buffered.body.len(),
         }
     }
 
@@ -305,8 +305,8 @@ impl BodyPipeline {
         match self.stages.gzip {
             Some(CompressionSettings {
                 at_any_length: true,
-            }) => oneshot::compressed_bound(self.held.body.len()),
-            _ => self.held.body.len(),
+            }) => oneshot::compressed_bound(self.buffered.body.len()),
+            _ => self.buffered.body.len(),
         }
     }
 
@@ -317,8 +317,8 @@ impl BodyPipeline {
             return;
         }
         // no encoder will be needed
-        let held = &mut self.held;
-        held.shrink_to(held.body.capacity() + held.body.len());
+        let buffered = &mut self.buffered;
+        buffered.shrink_to(buffered.body.capacity() + buffered.body.len());
         if self.stages.gzip.is_some() {
             // if the allocation fails, the compression reports it
             let _ = self.room.try_reserve_exact(self.gzip_limit());
@@ -336,10 +336,10 @@ impl BodyPipeline {
         if memory::is_short() {
             return Err(Mode::Memory);
         }
-        match self.held.declared {
+        match self.buffered.declared {
             // the upstream sent more than it declared: pass it on unchanged
             Some(declared) if length > declared => Err(Mode::Failed),
-            Some(declared) => self.held.grow_reservation(config, length, declared),
+            Some(declared) => self.buffered.grow_reservation(config, length, declared),
             None if length as u64 > most => Err(Mode::Encoded),
             None => {
                 let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -360,19 +360,19 @@ impl BodyPipeline {
         most: usize,
     ) -> Result<(), Mode> {
         let is_in_window = self.is_in_buffering_window();
-        let held = &mut self.held;
-        let room = match held.body.capacity() {
+        let buffered = &mut self.buffered;
+        let room = match buffered.body.capacity() {
             enough if enough >= length => enough,
             little => length.max(little.saturating_mul(2).min(most)),
         };
         if is_in_window {
             let encoder = stream::size(config.stream_level);
-            match held.claim_memory(config, room, length.max(encoder)) {
-                Ok(()) => return held.grow(room),
+            match buffered.claim_memory(config, room, length.max(encoder)) {
+                Ok(()) => return buffered.grow(room),
                 // the bytes buffered so far can be streamed
                 Err(reason)
-                    if held
-                        .claim_memory(config, held.body.capacity(), encoder)
+                    if buffered
+                        .claim_memory(config, buffered.body.capacity(), encoder)
                         .is_ok() =>
                 {
                     return Err(reason)
@@ -381,8 +381,8 @@ impl BodyPipeline {
                 Err(_) => {}
             }
         }
-        held.claim_memory(config, room, length)?;
-        held.grow(room)
+        buffered.claim_memory(config, room, length)?;
+        buffered.grow(room)
     }
 }
 

@@ -57,40 +57,41 @@ impl Exchange {
             (false, Some(_)) => whole.gzip(config, storing),
             (false, None) => Err(whole.left_alone.unwrap_or(Mode::AcceptEncoding)),
         };
-        let held = &mut whole.held;
+        let buffered = &mut whole.buffered;
         let mut stored = None;
         let length = match coded {
             Ok(coded) => {
-                held.body = coded.body;
+                buffered.body = coded.body;
                 stored = coded.stored;
                 let ready = stored.as_ref().map_or(0, Body::length);
-                let length = usize::try_from(ready).map_or(usize::MAX, |it| it + held.body.len());
+                let length =
+                    usize::try_from(ready).map_or(usize::MAX, |it| it + buffered.body.len());
                 self.mode = coded.mode;
                 self.head_edits.push(match coded.mode {
                     Mode::Oneshot => HeadEdit::set("Content-Encoding", b"gzip"),
                     _ => HeadEdit::remove("Content-Encoding"),
                 });
                 self.head_edits.push(HeadEdit::content_length(length));
-                self.head_edits.append(&mut held.recoded_edits);
+                self.head_edits.append(&mut buffered.recoded_edits);
                 length
             }
             Err(reason) => {
                 self.mode = reason;
                 if whole.left_alone.is_some() {
                     // as if the response had been passed unchanged
-                    storing.copy_sent_bytes(config, &mut self.reason, &held.body);
+                    storing.copy_sent_bytes(config, &mut self.reason, &buffered.body);
                 } else if let Some(fill) = storing.uses_sent_bytes().filter(|_| is_there) {
                     // a body that is not worth compressing may be worth storing
-                    fill.build_once(&held.body);
+                    fill.build_once(&buffered.body);
                 }
-                let length = held.body.len();
-                if held.declared.is_none() && held.is_complete() {
+                let length = buffered.body.len();
+                if buffered.declared.is_none() && buffered.is_complete() {
                     self.head_edits.push(HeadEdit::content_length(length));
                 }
                 length
             }
         };
-        held.shrink_to(length);
+        buffered.shrink_to(length);
         self.transition(Event::Compressed, |phase| phase.into_ready(stored))
     }
 
@@ -100,9 +101,9 @@ impl Exchange {
         let Phase::Coding(whole) = &mut self.phase else {
             return Err(self.misuse(Event::Compressed));
         };
-        let held = &mut whole.held;
+        let buffered = &mut whole.buffered;
         // the upstream's form is not needed any more
-        held.body = Vec::new();
+        buffered.body = Vec::new();
         let (plain, order) = parts.into_pieces();
         self.mode = Mode::AcceptEncoding;
         let gzip = whole.stages.gzip.filter(|_| !memory::is_short());
@@ -128,7 +129,7 @@ impl Exchange {
         };
         let length = usize::try_from(body.length()).unwrap_or(usize::MAX);
         self.head_edits.push(HeadEdit::content_length(length));
-        held.shrink_to(length);
+        buffered.shrink_to(length);
         self.transition(Event::Compressed, |phase| phase.into_ready(Some(body)))
     }
 
@@ -143,7 +144,7 @@ impl BodyPipeline {
         config: &RouteConfig,
         storing: &mut StorePlan,
     ) -> Result<CompressedBody, Mode> {
-        let body = &self.held.body;
+        let body = &self.buffered.body;
         if body.is_empty() || self.is_below_gate(config, body.len()) {
             return Err(Mode::TooSmall);
         }
@@ -157,7 +158,7 @@ impl BodyPipeline {
             });
         }
         let room = std::mem::take(&mut self.room);
-        match oneshot::gzip_into(&self.held.body, config.comp_level, limit, room) {
+        match oneshot::gzip_into(&self.buffered.body, config.comp_level, limit, room) {
             Ok(body) => Ok(CompressedBody {
                 body,
                 stored: None,
@@ -173,7 +174,7 @@ impl BodyPipeline {
     fn compress_as_entry(&mut self, storing: &mut StorePlan, limit: usize) -> Option<Body> {
         // uses the buffer that was allocated for the compressed body
         let fill = storing.uses_sent_bytes()?;
-        let (entry, id) = fill.build_from(&self.held.body, &mut self.room)?;
+        let (entry, id) = fill.build_from(&self.buffered.body, &mut self.room)?;
         let coded = entry.gzip(&id)?;
         (coded.is_gzip() && coded.length() < limit as u64).then_some(coded)
     }
@@ -183,7 +184,7 @@ impl BodyPipeline {
         config: &RouteConfig,
         storing: &mut StorePlan,
     ) -> Result<CompressedBody, Mode> {
-        let body = self.held.gunzip(config, config.max_oneshot)?;
+        let body = self.buffered.gunzip(config, config.max_oneshot)?;
         if let Some(fill) = storing.uses_sent_bytes() {
             fill.decoded();
             fill.build_from(&body, &mut self.room);

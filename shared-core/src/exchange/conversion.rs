@@ -42,7 +42,7 @@ pub(super) struct Conversion {
     /// Whether the original was too long to be buffered.
     pub(super) is_original_lost: bool,
     /// Number of bytes of the body that were received.
-    pub(super) came: u64,
+    pub(super) received: u64,
     /// Slot of this conversion, if the response is long.
     pub(super) place: Option<Reservation>,
     /// Edits of the head that apply if an error is sent instead.
@@ -93,10 +93,10 @@ impl Conversion {
 
     /// Appends a piece to the beginning of the response, if that may be an error.
     pub(super) fn append_error_prefix(&mut self, piece: &[u8]) {
-        if let ConversionSource::Payload(said) | ConversionSource::Reply(said) = &mut self.of {
-            let more = piece.len().min(problem::MAX_ERROR_BYTES - said.len());
-            if said.try_reserve(more).is_ok() {
-                said.extend_from_slice(&piece[..more]);
+        if let ConversionSource::Payload(prefix) | ConversionSource::Reply(prefix) = &mut self.of {
+            let more = piece.len().min(problem::MAX_ERROR_BYTES - prefix.len());
+            if prefix.try_reserve(more).is_ok() {
+                prefix.extend_from_slice(&piece[..more]);
             }
         }
     }
@@ -115,14 +115,14 @@ impl Conversion {
 
     /// Beginning of the response, decompressed.
     pub(super) fn error_prefix(&self) -> Cow<'_, [u8]> {
-        let (ConversionSource::Payload(said) | ConversionSource::Reply(said)) = &self.of else {
+        let (ConversionSource::Payload(prefix) | ConversionSource::Reply(prefix)) = &self.of else {
             return Cow::Borrowed(&[]);
         };
         match self.is_gzip {
-            true => gunzip(said, problem::MAX_ERROR_BYTES)
+            true => gunzip(prefix, problem::MAX_ERROR_BYTES)
                 .unwrap_or_default()
                 .into(),
-            false => Cow::Borrowed(said),
+            false => Cow::Borrowed(prefix),
         }
     }
 

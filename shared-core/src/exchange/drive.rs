@@ -46,7 +46,7 @@ pub struct Driver {
     /// Whether there was no memory for the copy.
     lacks_room: bool,
     /// Memory of the request's body that the host keeps.
-    kept: Option<Reservation>,
+    body_reservation: Option<Reservation>,
     /// Whether the request's body is longer than the longest that is kept.
     is_too_long: bool,
     /// Bytes of the body that the upstream sent, if the host reports them.
@@ -78,7 +78,7 @@ impl Driver {
             seeking: LookupPhase::Start,
             room: None,
             lacks_room: false,
-            kept: None,
+            body_reservation: None,
             is_too_long: false,
             node_sent: None,
             is_changed: false,
@@ -103,8 +103,8 @@ impl Driver {
 
     /// Calls the function with the exchange, for events that have no result; skipped while a job
     /// has the exchange.
-    pub fn with_exchange<T>(&mut self, what: impl FnOnce(&mut Exchange) -> T) -> Option<T> {
-        self.exchange.as_deref_mut().map(what)
+    pub fn with_exchange<T>(&mut self, action: impl FnOnce(&mut Exchange) -> T) -> Option<T> {
+        self.exchange.as_deref_mut().map(action)
     }
 
     /// Handles the client's request head.

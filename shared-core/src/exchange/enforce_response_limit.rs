@@ -119,8 +119,11 @@ impl Exchange {
                     BufferedBody::for_head(head),
                 ));
                 whole.left_alone = Some(reason);
-                if let Some(declared) = whole.held.declared {
-                    whole.held.reserve_for_length(&self.config, declared).ok()?;
+                if let Some(declared) = whole.buffered.declared {
+                    whole
+                        .buffered
+                        .reserve_for_length(&self.config, declared)
+                        .ok()?;
                 }
                 whole
             }
@@ -146,7 +149,7 @@ impl Exchange {
             return false;
         };
         let may_take = |length| memory.grow_to(length, limit) && !memory::is_short();
-        let is_short = coded.decode(&whole.held.body, most, may_take).is_ok();
+        let is_short = coded.decode(&whole.buffered.body, most, may_take).is_ok();
         if is_short {
             whole.measured = None;
             whole.most = None;

@@ -170,7 +170,7 @@ impl Exchange {
     pub fn body(&self) -> impl Iterator<Item = &[u8]> {
         let (own, stored): (&[u8], _) = match &self.phase {
             Phase::Ready(answer) | Phase::Replacing(answer) => (&answer.body, &answer.stored),
-            Phase::Passing(held) => (&held.body, &None),
+            Phase::Passing(buffered) => (&buffered.body, &None),
             _ => (&[], &None),
         };
         let stored = stored.iter().flat_map(Body::slices);
@@ -186,7 +186,7 @@ impl Exchange {
             Phase::Ready(answer) | Phase::Replacing(answer) => {
                 (&mut answer.body, answer.stored.as_mut())
             }
-            Phase::Passing(held) => (&mut held.body, None),
+            Phase::Passing(buffered) => (&mut buffered.body, None),
             _ => return,
         };
         if own.len() >= memory::LONG {
@@ -208,8 +208,8 @@ impl Exchange {
                 stored.map_or(self.received, Body::plain_length)
             }
             // pieces that the host does not report
-            Phase::Passing(held) if self.received == 0 && !self.request.head => {
-                held.declared.unwrap_or(0) as u64
+            Phase::Passing(buffered) if self.received == 0 && !self.request.head => {
+                buffered.declared.unwrap_or(0) as u64
             }
             _ => self.received,
         }

@@ -74,10 +74,10 @@ impl Phase {
             Phase::AwaitingHead | Phase::AwaitingUpdate => Phase::Passing(Box::default()),
             Phase::Rewriting(_) => Phase::AwaitingHead,
             Phase::AwaitingPart(mixed) => Phase::CollectingPart(mixed),
-            Phase::Collecting(whole) => Phase::Passing(Box::new(whole.held)),
-            Phase::CollectingPart(mixed) => Phase::Passing(Box::new(mixed.held)),
-            Phase::Coding(whole) => Phase::Ready(ResponseBody::from_buffered(whole.held)),
-            Phase::Merging(mixed) => Phase::Ready(ResponseBody::from_buffered(mixed.held)),
+            Phase::Collecting(whole) => Phase::Passing(Box::new(whole.buffered)),
+            Phase::CollectingPart(mixed) => Phase::Passing(Box::new(mixed.buffered)),
+            Phase::Coding(whole) => Phase::Ready(ResponseBody::from_buffered(whole.buffered)),
+            Phase::Merging(mixed) => Phase::Ready(ResponseBody::from_buffered(mixed.buffered)),
             other => other,
         }
     }
@@ -85,12 +85,12 @@ impl Phase {
     /// Moves to `Ready` with the buffered body, and with the `stored` body if one was made from
     /// it.
     pub(super) fn into_ready(self, stored: Option<Body>) -> Self {
-        let (held, status) = match self {
-            Phase::Coding(whole) => (whole.held, 0),
-            Phase::Merging(mixed) => (mixed.held, mixed.status),
+        let (buffered, status) = match self {
+            Phase::Coding(whole) => (whole.buffered, 0),
+            Phase::Merging(mixed) => (mixed.buffered, mixed.status),
             other => return other,
         };
-        let mut answer = ResponseBody::from_buffered(held);
+        let mut answer = ResponseBody::from_buffered(buffered);
         answer.status = status;
         answer.stored = stored;
         Phase::Ready(answer)

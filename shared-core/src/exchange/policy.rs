@@ -213,7 +213,7 @@ impl Exchange {
                 (Some(_), None) => continue,
                 (None, Some(id)) => {
                     let most = policy.max_answer(call.method);
-                    places.push(BatchSource::Asked(id.to_vec(), most));
+                    places.push(BatchSource::Forwarded(id.to_vec(), most));
                 }
                 (None, None) => {}
             }

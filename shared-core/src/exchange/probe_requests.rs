@@ -90,8 +90,8 @@ impl Exchange {
         let mut inquiry = Self::new(Arc::clone(&self.config));
         let moved = inquiry.transition(Event::Update, |_| Phase::AwaitingUpdate);
         moved.ok()?;
-        let kept = [("Accept", JSON), ("Accept-Encoding", b"identity")];
-        let set = kept.map(|(name, value)| HeadEdit::set(name, value));
+        let headers = [("Accept", JSON), ("Accept-Encoding", b"identity")];
+        let set = headers.map(|(name, value)| HeadEdit::set(name, value));
         let removed = CLIENT_HEADERS.map(HeadEdit::remove);
         inquiry.nodes = self.nodes.clone();
         inquiry.upstream_edits = set.into_iter().chain(removed).collect();
@@ -106,12 +106,12 @@ impl Exchange {
 
     fn required_capabilities(&self) -> Option<RequiredCapabilities> {
         let request = &self.request;
-        let is_asked = self.state() == State::AwaitingHead && request.prefix.is_some();
+        let may_probe = self.state() == State::AwaitingHead && request.prefix.is_some();
         let needs = RequiredCapabilities {
             preset: self.config.ssz.preset.is_none(),
             digests: request.ssz.is_some_and(TranscodeRequest::names_forks),
         };
-        (is_asked && (needs.preset || needs.digests)).then_some(needs)
+        (may_probe && (needs.preset || needs.digests)).then_some(needs)
     }
 
     /// Returns the name that distinguishes the nodes of a route: the target of the requests, and
@@ -160,10 +160,10 @@ impl Exchange {
 
     /// Evaluates the complete response to the probe, at the time `now`.
     pub(super) fn finish_probe(&mut self, now: u64) {
-        let Phase::Passing(held) = &self.phase else {
+        let Phase::Passing(buffered) = &self.phase else {
             return;
         };
-        let declared = held.declared.map(|declared| declared as u64);
+        let declared = buffered.declared.map(|declared| declared as u64);
         if declared.is_some_and(|declared| declared != self.received) {
             return;
         }

@@ -25,11 +25,11 @@ pub(super) struct ResponseBody {
 }
 
 impl ResponseBody {
-    pub(super) fn from_buffered(held: BufferedBody) -> Box<Self> {
+    pub(super) fn from_buffered(buffered: BufferedBody) -> Box<Self> {
         Box::new(Self {
-            body: held.body,
-            _reservation: held.reservation,
-            borrowed: held.borrowed,
+            body: buffered.body,
+            _reservation: buffered.reservation,
+            borrowed: buffered.borrowed,
             ..Self::default()
         })
     }

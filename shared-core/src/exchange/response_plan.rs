@@ -135,10 +135,10 @@ impl Exchange {
     pub(super) fn start_passing(
         &mut self,
         event: Event,
-        held: BufferedBody,
+        buffered: BufferedBody,
         reason: Mode,
     ) -> Result<(), Misuse> {
-        self.transition(event, |_| Phase::Passing(Box::new(held)))?;
+        self.transition(event, |_| Phase::Passing(Box::new(buffered)))?;
         self.mode = reason;
         Ok(())
     }
@@ -200,8 +200,8 @@ impl Exchange {
         }
         self.varies = true;
         response.vary_accept_encoding_edits(head.host_writes_vary, &mut self.head_edits);
-        let mut held = BufferedBody::for_head(head);
-        response.edits_for_compressed_body(&mut held.recoded_edits);
+        let mut buffered = BufferedBody::for_head(head);
+        response.edits_for_compressed_body(&mut buffered.recoded_edits);
 
         let accept = self.request.accept_encoding;
         let inflates = response.coding == Coding::Gzip;
@@ -215,7 +215,7 @@ impl Exchange {
                 at_any_length: accept.refuses_identity() && accept.prefers_gzip(),
             }),
         };
-        let mut whole = Box::new(BodyPipeline::new(stages, held));
+        let mut whole = Box::new(BodyPipeline::new(stages, buffered));
         whole.check_length(&config)?;
         if !inflates {
             if !accept.prefers_gzip() {
@@ -231,13 +231,13 @@ impl Exchange {
             if inflates {
                 self.head_edits.push(HeadEdit::remove("Content-Encoding"));
             }
-            self.head_edits.append(&mut whole.held.recoded_edits);
+            self.head_edits.append(&mut whole.buffered.recoded_edits);
             return Err(Mode::Head);
         }
         if memory::is_short() {
             return Err(Mode::Memory);
         }
-        let declared = whole.held.declared;
+        let declared = whole.buffered.declared;
         let at_once = head.unbuffered
             || config.hold == 0 && declared.is_none()
             || whole.is_beyond_oneshot(&config)
@@ -247,20 +247,20 @@ impl Exchange {
                 .content_type
                 .is_some_and(media_type::is_event_stream);
         if at_once && !inflates && !is_bounded {
-            return self.plan_stream(&mut whole.held);
+            return self.plan_stream(&mut whole.buffered);
         }
-        match declared.map(|length| whole.held.reserve_for_length(&config, length)) {
+        match declared.map(|length| whole.buffered.reserve_for_length(&config, length)) {
             None | Some(Ok(())) => Ok(ResponsePlan::Buffer(whole)),
             Some(Err(_)) if !inflates => {
-                whole.held.reservation = None;
-                self.plan_stream(&mut whole.held)
+                whole.buffered.reservation = None;
+                self.plan_stream(&mut whole.buffered)
             }
             Some(Err(reason)) => Err(reason),
         }
     }
 
-    fn plan_stream(&mut self, held: &mut BufferedBody) -> Result<ResponsePlan, Mode> {
-        let mut stream = BodyStream::open(&self.config, held)?;
+    fn plan_stream(&mut self, buffered: &mut BufferedBody) -> Result<ResponsePlan, Mode> {
+        let mut stream = BodyStream::open(&self.config, buffered)?;
         self.set_stream_headers(&mut stream);
         Ok(ResponsePlan::Stream(stream))
     }
@@ -268,12 +268,12 @@ impl Exchange {
 
 impl BodyPipeline {
     fn is_beyond_oneshot(&self, config: &RouteConfig) -> bool {
-        let declared = self.held.declared;
+        let declared = self.buffered.declared;
         declared.is_some_and(|length| length as u64 > config.max_oneshot)
     }
 
     fn check_length(&self, config: &RouteConfig) -> Result<(), Mode> {
-        let Some(length) = self.held.declared else {
+        let Some(length) = self.buffered.declared else {
             return Ok(());
         };
         if length == 0 || self.is_below_gate(config, length) {

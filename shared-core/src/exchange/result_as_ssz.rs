@@ -20,8 +20,8 @@ impl Exchange {
     }
 
     fn ssz_result_preference(&self) -> Option<FormatPreference> {
-        let is_asked = matches!(self.state(), State::AwaitingHead | State::Rewriting);
-        let wish = self.request.call.filter(|_| is_asked);
+        let is_request_phase = matches!(self.state(), State::AwaitingHead | State::Rewriting);
+        let wish = self.request.call.filter(|_| is_request_phase);
         wish.filter(|wish| matches!(wish, FormatPreference::Ssz | FormatPreference::SszOnly))
     }
 
@@ -77,13 +77,13 @@ impl Exchange {
     pub(super) fn is_witness_call(
         &mut self,
         body: Option<&[u8]>,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
     ) -> bool {
         if self.state() != State::AwaitingHead {
             return false;
         }
         let Some(body) = body else {
-            let begins = read_prefix(asked.body);
+            let begins = read_prefix(lookup.body);
             return begins.is_some_and(|(method, id)| {
                 self.select_witness_call(method, id.unwrap_or(b"null"))
             });
@@ -99,7 +99,7 @@ impl Exchange {
             Ok(decoded) => self.detect_ssz_call(&decoded.body),
             Err(InflateError::TooLarge) => {
                 self.reason = Reason::RequestLength;
-                self.may_invalidate(asked);
+                self.may_invalidate(lookup);
                 true
             }
             Err(_) => false,

@@ -221,11 +221,11 @@ mod tests {
         driver.request_head(head).unwrap();
         let call = br#"{"jsonrpc":"2.0","id":1,"method":"eth_getLogs"}"#;
         driver.required_body(BodyLength::Known(call.len() as u64));
-        let asked = LookupRequest {
+        let lookup = LookupRequest {
             coding_allowed: true,
             ..LookupRequest::default()
         };
-        driver.lookup(RequestBody::Whole(call), asked).unwrap();
+        driver.lookup(RequestBody::Whole(call), lookup).unwrap();
         let head = ResponseHead {
             status: 200,
             content_length: Some(body.len() as u64),

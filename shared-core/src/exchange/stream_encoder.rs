@@ -51,23 +51,26 @@ impl From<StreamError> for BodyStreamError {
 pub(super) struct BodyStream {
     pub(super) encoder: Box<dyn Encoder>,
     /// Bytes that were buffered before the stream began.
-    pub(super) held: BufferedBody,
+    pub(super) buffered: BufferedBody,
     /// Number of buffered bytes that the encoder has consumed.
     pub(super) encoded: usize,
 }
 
 impl BodyStream {
     /// Returns a stream that begins with the buffered bytes, or the reason why there is none.
-    pub(super) fn open(config: &RouteConfig, held: &mut BufferedBody) -> Result<Box<Self>, Mode> {
+    pub(super) fn open(
+        config: &RouteConfig,
+        buffered: &mut BufferedBody,
+    ) -> Result<Box<Self>, Mode> {
         if memory::is_short() || injected(Fault::FailAlloc) {
             return Err(Mode::Memory);
         }
         let level = config.stream_level;
-        held.claim_memory(config, held.body.len(), stream::size(level))?;
+        buffered.claim_memory(config, buffered.body.len(), stream::size(level))?;
         let encoder = stream::encoder(level).ok_or(Mode::Memory)?;
         Ok(Box::new(Self {
             encoder,
-            held: std::mem::take(held),
+            buffered: std::mem::take(buffered),
             encoded: 0,
         }))
     }
@@ -79,7 +82,7 @@ impl BodyStream {
         config: &RouteConfig,
         output: &mut [u8],
     ) -> Result<Progress, StreamError> {
-        let rest = &self.held.body[self.encoded..];
+        let rest = &self.buffered.body[self.encoded..];
         if rest.is_empty() {
             return Ok(Progress {
                 consumed: 0,
@@ -90,11 +93,11 @@ impl BodyStream {
         // the buffered bytes are flushed with the rest
         let fed = self.encoder.encode(rest, Flush::None, output)?;
         self.encoded += fed.consumed;
-        let complete = self.encoded == self.held.body.len();
+        let complete = self.encoded == self.buffered.body.len();
         if complete {
-            self.held.body = Vec::new();
+            self.buffered.body = Vec::new();
             self.encoded = 0;
-            self.held.shrink_to(stream::size(config.stream_level));
+            self.buffered.shrink_to(stream::size(config.stream_level));
         }
         Ok(Progress {
             consumed: 0,

@@ -29,20 +29,21 @@ impl Exchange {
         panic_if(Fault::PanicStream);
         // a trailer must not make a truncated body look complete
         let ends_at = self.received.saturating_add(piece.len() as u64);
-        let declared = stream.held.declared;
+        let declared = stream.buffered.declared;
         if flush == Flush::Finish && declared.is_some_and(|declared| ends_at < declared as u64) {
             self.abort()?;
             return Err(BodyStreamError::Short);
         }
-        let held = stream.feed_buffered(&self.config, output)?;
-        if !held.complete {
-            self.sent += held.written as u64;
-            return Ok(held);
+        let buffered_progress = stream.feed_buffered(&self.config, output)?;
+        if !buffered_progress.complete {
+            self.sent += buffered_progress.written as u64;
+            return Ok(buffered_progress);
         }
-        let mut progress = stream
-            .encoder
-            .encode(piece, flush, &mut output[held.written..])?;
-        progress.written += held.written;
+        let mut progress =
+            stream
+                .encoder
+                .encode(piece, flush, &mut output[buffered_progress.written..])?;
+        progress.written += buffered_progress.written;
         let taken = &piece[..progress.consumed];
         self.storing
             .copy_sent_bytes(&self.config, &mut self.reason, taken);
@@ -61,10 +62,10 @@ impl Exchange {
         let Phase::Collecting(whole) = &mut self.phase else {
             return Err(self.misuse(Event::StartStream));
         };
-        let held = &whole.held.body;
+        let body = &whole.buffered.body;
         self.storing
-            .copy_sent_bytes(&self.config, &mut self.reason, held);
-        match BodyStream::open(&self.config, &mut whole.held) {
+            .copy_sent_bytes(&self.config, &mut self.reason, body);
+        match BodyStream::open(&self.config, &mut whole.buffered) {
             Ok(mut stream) => {
                 self.set_stream_headers(&mut stream);
                 self.transition(Event::StartStream, |_| Phase::Streaming(stream))?;
@@ -83,6 +84,6 @@ impl Exchange {
         self.head_edits
             .push(HeadEdit::set("Content-Encoding", b"gzip"));
         self.head_edits.push(HeadEdit::remove("Content-Length"));
-        self.head_edits.append(&mut stream.held.recoded_edits);
+        self.head_edits.append(&mut stream.buffered.recoded_edits);
     }
 }

@@ -75,14 +75,14 @@ impl Exchange {
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
-        let mut held = BufferedBody::for_head(head);
+        let mut buffered = BufferedBody::for_head(head);
         let stage = match response.coding {
             _ if response.no_transform => Err(TranscodeError::NoTransform),
             _ if !negotiated.is_typed() => Err(TranscodeError::Untyped),
             _ if negotiated.is_reply() && head.status != 200 => Err(TranscodeError::NoValue),
             _ if !matches!(head.status, 200 | 203) => Err(TranscodeError::Status(head.status)),
             Coding::Other => Err(TranscodeError::Coding),
-            _ => self.open_transcoder(negotiated, format, head, &mut held),
+            _ => self.open_transcoder(negotiated, format, head, &mut buffered),
         };
         let (stage, place) = match stage {
             Err(why) if negotiated.accepts_other_format() => return Err(why),
@@ -92,15 +92,15 @@ impl Exchange {
         self.request.ssz = Some(negotiated);
         self.varies = true;
         response.vary_accept_encoding_edits(head.host_writes_vary, &mut self.head_edits);
-        response.edits_for_format(format, &mut held.recoded_edits);
+        response.edits_for_format(format, &mut buffered.recoded_edits);
         if self.request.head && stage.is_ok() {
             self.head_edits.push(HeadEdit::remove("Content-Length"));
-            self.head_edits.append(&mut held.recoded_edits);
+            self.head_edits.append(&mut buffered.recoded_edits);
             return Ok(Err(Mode::Head));
         }
         if self.request.head {
             // the declared body is not sent
-            held.declared = None;
+            buffered.declared = None;
         }
         let accept = self.request.accept_encoding;
         let gzip = (accept.prefers_gzip() && head.coding_allowed).then_some(CompressionSettings {
@@ -122,7 +122,7 @@ impl Exchange {
                 && response.content_type.is_none_or(<[u8]>::is_empty)
                 && response.coding == Coding::Identity,
             is_original_lost: false,
-            came: 0,
+            received: 0,
             place,
             refused_edits,
         });
@@ -132,7 +132,7 @@ impl Exchange {
             gzip,
         };
         Ok(Ok(ResponsePlan::Buffer(Box::new(BodyPipeline::new(
-            stages, held,
+            stages, buffered,
         )))))
     }
 
@@ -143,7 +143,7 @@ impl Exchange {
         negotiated: TranscodeRequest,
         format: Format,
         head: &ResponseHead<I>,
-        held: &mut BufferedBody,
+        buffered: &mut BufferedBody,
     ) -> Result<(Transcoder, Option<Reservation>), TranscodeError>
     where
         I: Iterator<Item = Header<'a>> + Clone,
@@ -158,14 +158,15 @@ impl Exchange {
         let root = self.storing.fill.as_ref().and_then(|fill| fill.root());
         let transcoder = transcoder.with_requested_root(*negotiated.gives, root);
         let mut transcoder = transcoder.for_call(&self.looked.rpc_id);
-        let declared = held.declared.unwrap_or(0);
+        let declared = buffered.declared.unwrap_or(0);
         let place = reserve_slot(config, declared as u64)?;
-        let kept = declared.min(usize::try_from(config.ssz.hold).unwrap_or(usize::MAX));
-        let (kept, made) = match format {
-            Format::Ssz => (kept, estimated_ssz_length(declared)),
+        let original = declared.min(usize::try_from(config.ssz.hold).unwrap_or(usize::MAX));
+        let (original, made) = match format {
+            Format::Ssz => (original, estimated_ssz_length(declared)),
             Format::Json => (declared, declared.saturating_mul(2)),
         };
-        held.reserve_for_conversion(config, kept, made)
+        buffered
+            .reserve_for_conversion(config, original, made)
             .map_err(|_| TranscodeError::Memory)?;
         if cfg!(not(target_family = "wasm")) {
             // pages that were never written take no memory
@@ -225,8 +226,8 @@ impl Exchange {
             // the client gets an error at the end
             (Err(why), Some(transcoding)) if transcoding.sends_error() => {
                 transcoding.fail(why);
-                transcoding.came += piece.len() as u64;
-                whole.held.body = Vec::new();
+                transcoding.received += piece.len() as u64;
+                whole.buffered.body = Vec::new();
                 self.received += piece.len() as u64;
                 Ok(PieceAction::Buffered)
             }
@@ -252,7 +253,7 @@ impl Exchange {
         let made = stage.and_then(|stage| {
             if whole.stages.inflates {
                 // the decompressed length is known now
-                let claimed = inflate::trailer_length(&whole.held.body);
+                let claimed = inflate::trailer_length(&whole.buffered.body);
                 transcoding.ensure_slot(&self.config, claimed as u64)?;
             }
             whole.finish(&self.config, stage, most)
@@ -267,8 +268,8 @@ impl Exchange {
         let Phase::Coding(whole) = &mut self.phase else {
             return Err(self.misuse(Event::Compressed));
         };
-        let held = &mut whole.held;
-        self.head_edits.append(&mut held.recoded_edits);
+        let buffered = &mut whole.buffered;
+        self.head_edits.append(&mut buffered.recoded_edits);
         if let Some(fork) = made.fork {
             self.head_edits
                 .push(HeadEdit::set(VERSION, fork.as_bytes()));
@@ -286,8 +287,8 @@ impl Exchange {
         if let Some(fill) = self.storing.uses_sent_bytes() {
             fill.build_transcoded(&mut made, &mut whole.room);
         }
-        held.declared = None;
-        held.delimited = true;
+        buffered.declared = None;
+        buffered.delimited = true;
         let refused = self
             .storing
             .fill
@@ -308,7 +309,7 @@ impl Exchange {
             self.compress_parts(made.body)?;
         } else {
             if let Phase::Coding(whole) = &mut self.phase {
-                whole.held.body = made.body.into_pieces().0;
+                whole.buffered.body = made.body.into_pieces().0;
             }
             self.compress_whole()?;
         }
@@ -334,7 +335,7 @@ impl Exchange {
         why: &TranscodeError,
     ) -> Result<(), Misuse> {
         // an empty body has no format
-        let is_empty = transcoding.came == 0 && !self.request.head;
+        let is_empty = transcoding.received == 0 && !self.request.head;
         transcoding.takes_original |= is_empty && transcoding.is_unlabelled;
         self.not_stored(why.reason());
         self.detail_edit();
@@ -345,7 +346,7 @@ impl Exchange {
             // unchanged, if the client accepts its coding
             whole.stages.inflates &= !self.request.accept_encoding.allows_gzip();
             whole.stages.gzip = None;
-            whole.held.recoded_edits.clear();
+            whole.buffered.recoded_edits.clear();
             self.compress_whole()?;
         } else if !transcoding.sends_error() {
             return self.fail(why.mode());
@@ -381,7 +382,7 @@ impl Exchange {
                 }
             };
             self.head_edits.push(HeadEdit::content_length(body.len()));
-            whole.held.body = match self.request.head {
+            whole.buffered.body = match self.request.head {
                 true => Vec::new(),
                 false => body,
             };
@@ -429,7 +430,7 @@ impl BodyPipeline {
         let Some(transcoding) = &mut self.stages.transcoding else {
             return false;
         };
-        let Some(first) = piece.first().filter(|_| transcoding.came == 0) else {
+        let Some(first) = piece.first().filter(|_| transcoding.received == 0) else {
             return false;
         };
         let is_json = first.is_ascii_whitespace() || matches!(first, b'{' | b'[');
@@ -449,10 +450,10 @@ impl BodyPipeline {
         let Some(transcoding) = &mut self.stages.transcoding else {
             return Err(TranscodeError::Failed);
         };
-        let held = &mut self.held;
+        let buffered = &mut self.buffered;
         transcoding.append_error_prefix(piece);
-        let length = transcoding.came.saturating_add(piece.len() as u64);
-        if held.declared.is_some_and(|it| length > it as u64) {
+        let length = transcoding.received.saturating_add(piece.len() as u64);
+        if buffered.declared.is_some_and(|it| length > it as u64) {
             // the upstream sent more than it declared: pass it on unchanged
             return Err(TranscodeError::Failed);
         }
@@ -465,7 +466,7 @@ impl BodyPipeline {
         }
         let most = transcoding.max_decompressed_length(config);
         let Ok(stage) = &mut transcoding.stage else {
-            transcoding.came = length;
+            transcoding.received = length;
             return Ok(());
         };
         if inflates {
@@ -482,27 +483,29 @@ impl BodyPipeline {
         if !keeps && !transcoding.is_original_lost && transcoding.takes_original {
             // After this piece the original is lost: memory is reserved now, while a refusal
             // loses nothing.
-            let announced = held.declared.unwrap_or(0);
+            let announced = buffered.declared.unwrap_or(0);
             made = made.max(estimated_ssz_length(announced));
-            held.claim_memory(config, 0, made)
+            buffered
+                .claim_memory(config, 0, made)
                 .map_err(|_| TranscodeError::Memory)?;
             stage.reserve_output(announced);
         }
         if keeps && !transcoding.is_original_lost {
-            let body = &mut held.body;
+            let body = &mut buffered.body;
             if body.try_reserve(piece.len()).is_err() {
                 return Err(TranscodeError::Memory);
             }
         } else {
-            held.body = Vec::new();
+            buffered.body = Vec::new();
             transcoding.is_original_lost = true;
         }
-        held.claim_memory(config, held.body.capacity(), made)
+        buffered
+            .claim_memory(config, buffered.body.capacity(), made)
             .map_err(|_| TranscodeError::Memory)?;
         if !transcoding.is_original_lost {
-            held.body.extend_from_slice(piece);
+            buffered.body.extend_from_slice(piece);
         }
-        transcoding.came = length;
+        transcoding.received = length;
         Ok(())
     }
 
@@ -516,29 +519,30 @@ impl BodyPipeline {
         if memory::is_short() {
             return Err(TranscodeError::Memory);
         }
-        let held = &mut self.held;
+        let buffered = &mut self.buffered;
         if !self.stages.inflates {
-            let body = std::mem::take(&mut held.body);
+            let body = std::mem::take(&mut buffered.body);
             let made = stage.finish(&body, &mut |room| {
-                held.claim_memory(config, body.capacity(), room).is_ok()
+                buffered.claim_memory(config, body.capacity(), room).is_ok()
             });
-            held.body = body;
+            buffered.body = body;
             return made;
         }
-        let original = held.gunzip(config, most).map_err(|mode| match mode {
+        let original = buffered.gunzip(config, most).map_err(|mode| match mode {
             Mode::Memory => TranscodeError::Memory,
             _ => TranscodeError::Coding,
         })?;
         for piece in original.chunks(PIECE) {
             stage.feed(piece)?;
             // the compressed body is still in memory
-            let all = original.capacity() + held.body.capacity();
-            held.claim_memory(config, all, stage.room())
+            let all = original.capacity() + buffered.body.capacity();
+            buffered
+                .claim_memory(config, all, stage.room())
                 .map_err(|_| TranscodeError::Memory)?;
         }
-        let all = original.capacity() + held.body.capacity();
+        let all = original.capacity() + buffered.body.capacity();
         let made = stage.finish(&original, &mut |room| {
-            held.claim_memory(config, all, room).is_ok()
+            buffered.claim_memory(config, all, room).is_ok()
         })?;
         self.stages.inflates = false;
         Ok(made)

@@ -55,10 +55,10 @@ impl Exchange {
     /// Whether a response that is passed and not stored may be a JSON-RPC error, and is to be
     /// read.
     pub(super) fn watches_errors(&mut self) -> bool {
-        let Phase::Passing(held) = &self.phase else {
+        let Phase::Passing(buffered) = &self.phase else {
             return false;
         };
-        let is_short = held
+        let is_short = buffered
             .declared
             .is_some_and(|length| (1..=MAX_WATCHED_LENGTH).contains(&length));
         let is_watched = is_short && self.is_unstored_call();
@@ -85,7 +85,7 @@ impl Exchange {
         let Phase::Coding(whole) = &self.phase else {
             return;
         };
-        let body = &whole.held.body;
+        let body = &whole.buffered.body;
         if body.len() <= MAX_WATCHED_LENGTH && !whole.stages.inflates && self.is_unstored_call() {
             record_rpc_errors(body, self.upstream_errors());
         }

@@ -45,8 +45,8 @@ impl Exchange {
         calls: Vec<Call<'_>>,
         mut places: Vec<Option<CallKey>>,
         judge: &CallReader<'_>,
-        asked: &LookupRequest<'_>,
-        came: BatchWakeup,
+        lookup: &LookupRequest<'_>,
+        wakeup: BatchWakeup,
     ) -> LookupResult {
         self.looked.batch_size = Some(calls.len());
         let is_identity = |call: &Call<'_>| is_identity_method(call.method);
@@ -74,36 +74,37 @@ impl Exchange {
         if self.looked.allowed.is_some() {
             batch.insert_denials(&self.looked.ruled);
         }
-        batch.find(&shared, judge, asked, &came);
+        batch.find(&shared, judge, lookup, &wakeup);
         batch.discard_overlong(self.config.policy());
         // the vary headers changed during the wait: the batch is coalesced under its own keys
-        let is_parted = came.landed.is_some() && came.names.as_ref() != judge.scope().names();
-        let may_wait = came.landed.is_none() || is_parted && !self.looked.is_parted;
+        let is_parted = wakeup.landed.is_some() && wakeup.names.as_ref() != judge.scope().names();
+        let may_wait = wakeup.landed.is_none() || is_parted && !self.looked.is_parted;
         self.looked.is_parted |= is_parted;
         if may_wait {
-            let awaited = match &came.of_owner {
-                None => owner_lookup_keys(&shared, &batch, judge.scope(), asked),
+            let awaited = match &wakeup.of_owner {
+                None => owner_lookup_keys(&shared, &batch, judge.scope(), lookup),
                 Some(_) => None,
             };
-            let awaited = awaited
-                .or_else(|| self.follow_missing_calls(&batch, judge.scope(), asked, came.of_owner));
-            if let (Some(awaited), Some(waiter)) = (awaited, asked.waiter) {
+            let awaited = awaited.or_else(|| {
+                self.follow_missing_calls(&batch, judge.scope(), lookup, wakeup.of_owner)
+            });
+            if let (Some(awaited), Some(waiter)) = (awaited, lookup.waiter) {
                 return LookupResult::InFlight(WaitingRequest::new(&shared, waiter, awaited));
             }
         }
-        let Some((gzip, borrowed)) = self.reserve_batch(&batch.found, asked) else {
+        let Some((gzip, borrowed)) = self.reserve_batch(&batch.found, lookup) else {
             // the node's responses are streamed, and the entries stay as they are
             self.cache_status = CacheStatus::Miss;
             self.reason = Reason::Memory;
             return LookupResult::Miss;
         };
-        let proof = self.verify_one_call(&batch, judge, asked);
-        let found = match self.respond_from_cache(&mut batch, gzip, borrowed, asked) {
+        let proof = self.verify_one_call(&batch, judge, lookup);
+        let found = match self.respond_from_cache(&mut batch, gzip, borrowed, lookup) {
             Ok(found) => found,
             Err(borrowed) => {
                 batch.discard_head_dependent();
                 self.observe_calls(&batch.calls, true, judge.scope());
-                self.forward_missing_calls(batch, judge, asked, gzip, borrowed)
+                self.forward_missing_calls(batch, judge, lookup, gzip, borrowed)
             }
         };
         // a batch that is forwarded unsplit has no hits
@@ -120,12 +121,12 @@ impl Exchange {
         &self,
         batch: &BatchLookup<'_>,
         judge: &CallReader<'_>,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
     ) -> Option<(Box<Fill>, VerifiedCall)> {
         let shared = &self.config.process.shared;
         let verify = self.config.cache.verify;
         // a host that can't forward a split batch can't forward a single call either
-        if !verify.is_on() || asked.never_anew || asked.whole {
+        if !verify.is_on() || lookup.never_anew || lookup.whole {
             return None;
         }
         let chosen = shared.verified.pick_due(batch.hits(), verify.rate)?;
@@ -134,15 +135,15 @@ impl Exchange {
         let entry = batch.found.get(at)?.as_ref()?;
         let (call, place) = (batch.calls.get(at)?, batch.places.get(at)?.as_ref()?);
         // an entry that was fetched for another request just now does not verify the cache
-        let is_kept = shared.hot()?.get(&place.key, asked.now);
-        is_kept.filter(|kept| Arc::ptr_eq(kept, entry))?;
+        let current = shared.hot()?.get(&place.key, lookup.now);
+        current.filter(|other| Arc::ptr_eq(other, entry))?;
         let one = VerifiedCall {
-            body: copy_of(asked.body.get(call.span.clone())?)?,
+            body: copy_of(lookup.body.get(call.span.clone())?)?,
             method: call.method.to_vec(),
             key: place.key,
         };
         let wanted = FillCall::new(call, call.id?, place.key, place.prospect);
-        let fill = self.verification_for(entry, FillTarget::Call(wanted), judge.scope(), asked);
+        let fill = self.verification_for(entry, FillTarget::Call(wanted), judge.scope(), lookup);
         Some((fill, one))
     }
 
@@ -159,7 +160,7 @@ impl Exchange {
         batch: &mut BatchLookup<'_>,
         gzip: bool,
         borrowed: EntryReservations,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
     ) -> Result<LookupResult, EntryReservations> {
         let most = off_loop_length(self.config.comp_level) as u64;
         let is_stored = batch.is_stored();
@@ -185,8 +186,8 @@ impl Exchange {
                 })));
             }
         }
-        let may_be_given = batch.check_entries(&self.config, most);
-        let (Some(first), true) = (batch.stored().next(), is_stored && may_be_given) else {
+        let all_remain = batch.check_entries(&self.config, most);
+        let (Some(first), true) = (batch.stored().next(), is_stored && all_remain) else {
             return Err(borrowed);
         };
         let ids = batch.calls.iter().filter_map(|call| call.id);
@@ -201,7 +202,7 @@ impl Exchange {
         Ok(LookupResult::Hit(self.respond(
             first,
             Some(body),
-            asked,
+            lookup,
             borrowed,
         )))
     }
@@ -211,7 +212,7 @@ impl Exchange {
         &mut self,
         batch: BatchLookup<'_>,
         judge: &CallReader<'_>,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
         gzip: bool,
         borrowed: EntryReservations,
     ) -> LookupResult {
@@ -223,14 +224,14 @@ impl Exchange {
             return LookupResult::Miss;
         };
         let distinct = ids.len() == batch.calls.len();
-        if !asked.bypass {
+        if !lookup.bypass {
             self.cache_status = CacheStatus::Miss;
         }
         // a batch with denied calls is split in any case
         let is_split = batch.denied.contains(&true);
-        let may_be_split = !asked.whole && (is_split || !self.may_receive_unknown_coding(asked));
+        let may_be_split = !lookup.whole && (is_split || !self.may_receive_unknown_coding(lookup));
         let part = (distinct && batch.have_equal_headers() && may_be_split)
-            .then(|| batch.split(asked.body, self.config.policy()));
+            .then(|| batch.split(lookup.body, self.config.policy()));
         let hits = batch.hits();
         let fetched = batch
             .calls
@@ -245,10 +246,10 @@ impl Exchange {
             })
             .collect();
         if !self.request.cache.no_store {
-            let what = FillTarget::Batch(fetched);
-            let mut fill = self.new_fill(what, judge.scope().clone(), None, asked);
+            let target = FillTarget::Batch(fetched);
+            let mut fill = self.new_fill(target, judge.scope().clone(), None, lookup);
             let leads = self.config.cache.lock && self.config.process.shared.may_follow();
-            if leads && !asked.bypass {
+            if leads && !lookup.bypass {
                 fill.lead_all();
             }
             self.storing.fill = Some(fill);
@@ -264,7 +265,7 @@ impl Exchange {
         LookupResult::PartialHit(Box::new(SplitBatch {
             places,
             gzip,
-            held: BufferedBody {
+            buffered: BufferedBody {
                 borrowed,
                 ..BufferedBody::default()
             },
@@ -274,10 +275,10 @@ impl Exchange {
 
     /// Whether the node's response may have a coding that is not decoded here: it always has, or
     /// the node receives the client's `Accept-Encoding`.
-    fn may_receive_unknown_coding(&self, asked: &LookupRequest<'_>) -> bool {
+    fn may_receive_unknown_coding(&self, lookup: &LookupRequest<'_>) -> bool {
         let accept = self.request.accept_encoding;
         self.config.upstream_codings.has_unknown_coding()
-            || asked.forwards_codings && accept.allows_others()
+            || lookup.forwards_codings && accept.allows_others()
     }
 
     /// Records that the node's response has a coding that was not requested and is not decoded
@@ -289,8 +290,8 @@ impl Exchange {
         if !self.request.post || BodyCoding::from_response(fields) != BodyCoding::Other {
             return;
         }
-        let asks_for_none = self.upstream_edits.iter().any(is_accept_encoding);
-        let is_forwarded = self.looked.forwards_codings || !asks_for_none;
+        let edits_accept_encoding = self.upstream_edits.iter().any(is_accept_encoding);
+        let is_forwarded = self.looked.forwards_codings || !edits_accept_encoding;
         if !(is_forwarded && self.request.accept_encoding.allows_others()) {
             self.config.upstream_codings.record_unknown_coding();
         }
@@ -309,11 +310,11 @@ impl Exchange {
         &self,
         batch: &BatchLookup<'_>,
         scope: &VaryKey,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
         of_owner: Option<OwnerEntries>,
     ) -> Option<WaitTarget> {
-        let waiter = asked.waiter?;
-        if !self.config.cache.lock || asked.bypass || self.request.cache.no_store {
+        let waiter = lookup.waiter?;
+        if !self.config.cache.lock || lookup.bypass || self.request.cache.no_store {
             return None;
         }
         let mut keys: Vec<Key> = Vec::new();
@@ -321,7 +322,7 @@ impl Exchange {
         for place in batch.missing() {
             keys.push(place.as_ref()?.key);
         }
-        let (_, since) = self.lookup_snapshot(scope, asked.now);
+        let (_, since) = self.lookup_snapshot(scope, lookup.now);
         let flights = &self.config.process.shared.flights;
         let follows = !keys.is_empty() && flights.follow_all(keys, waiter);
         let names = scope.names().cloned();
@@ -333,11 +334,11 @@ impl Exchange {
     fn reserve_batch(
         &self,
         found: &[Option<Arc<CacheEntry>>],
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
     ) -> Option<(bool, EntryReservations)> {
-        let first = self.may_gzip(asked);
+        let first = self.may_gzip(lookup);
         // the coding that the client also accepts
-        let second = (!first && self.may_gzip_at_all(asked)).then_some(true);
+        let second = (!first && self.may_gzip_at_all(lookup)).then_some(true);
         let ways = [Some(first), second].into_iter().flatten();
         ways.filter_map(|gzip| Some((gzip, self.reserve_decoded_entries(found, gzip)?)))
             .next()
@@ -374,7 +375,7 @@ impl Exchange {
         &mut self,
         answers: &[(Option<Key>, Arc<CacheEntry>, Vec<u8>)],
         gzip: bool,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
         borrowed: EntryReservations,
     ) -> Option<Box<ResponseBody>> {
         let shared = Arc::clone(&self.config.process.shared);
@@ -401,7 +402,7 @@ impl Exchange {
         let body = self.encode_missing_calls(&elements, gzip)?;
         // the error of a denied call has no key
         let (_, first, _) = answers.iter().find(|(key, _, _)| key.is_some())?;
-        Some(self.respond(first, Some(body), asked, borrowed))
+        Some(self.respond(first, Some(body), lookup, borrowed))
     }
 
     pub(in crate::exchange) fn encode_missing_calls(
@@ -474,12 +475,12 @@ impl BatchLookup<'_> {
         &mut self,
         shared: &Shared,
         judge: &CallReader<'_>,
-        asked: &LookupRequest<'_>,
-        came: &BatchWakeup,
+        lookup: &LookupRequest<'_>,
+        wakeup: &BatchWakeup,
     ) {
-        let looks = !asked.bypass && shared.may_send_from_memory(asked.now);
-        let takes = !asked.bypass && shared.may_share_response(asked.now);
-        let owned = match &came.of_owner {
+        let looks = !lookup.bypass && shared.may_send_from_memory(lookup.now);
+        let takes = !lookup.bypass && shared.may_share_response(lookup.now);
+        let owned = match &wakeup.of_owner {
             Some(has) if has.generation == shared.generation() => &has.entries[..],
             _ => &[],
         };
@@ -488,13 +489,13 @@ impl BatchLookup<'_> {
             let place = place.as_ref()?;
             let is_it = |(key, _): &&(Key, Arc<CacheEntry>)| *key == place.key;
             let in_hand = || {
-                let landed = came.landed.iter().flatten().find(is_it);
+                let landed = wakeup.landed.iter().flatten().find(is_it);
                 let owned = || owned.iter().find(is_it);
-                let owned = || owned().filter(|(_, entry)| entry.is_fresh(asked.now));
+                let owned = || owned().filter(|(_, entry)| entry.is_fresh(lookup.now));
                 Some(landed.or_else(owned)?.1.clone())
             };
             let hot = shared.hot().filter(|_| looks);
-            let entry = hot.and_then(|hot| hot.get(&place.key, asked.now));
+            let entry = hot.and_then(|hot| hot.get(&place.key, lookup.now));
             let entry = entry.or_else(|| in_hand().filter(|_| takes))?;
             judge.remember(call, place);
             Some(entry)
@@ -567,7 +568,7 @@ impl BatchLookup<'_> {
         let budget = &config.process.budget;
         let limit = usize::try_from(config.memory).unwrap_or(usize::MAX);
         let mut all = 0;
-        let mut may_be_given = true;
+        let mut all_remain = true;
         for (place, found) in self.places.iter().zip(&mut self.found) {
             let (Some(place), Some(entry)) = (place, &found) else {
                 continue;
@@ -575,7 +576,7 @@ impl BatchLookup<'_> {
             all += unchecked_length(entry);
             if all > most && entry.is_unchecked() {
                 *found = None;
-                may_be_given = false;
+                all_remain = false;
                 continue;
             }
             let Err(reason) = entry.check_within(budget, limit) else {
@@ -585,9 +586,9 @@ impl BatchLookup<'_> {
                 hot.remove_if_same(&place.key, entry);
             }
             *found = None;
-            may_be_given = false;
+            all_remain = false;
         }
-        may_be_given
+        all_remain
     }
 
     /// Returns the sources of the response, and the batch of the missing calls, notifications
@@ -607,7 +608,7 @@ impl BatchLookup<'_> {
                 }
                 (_, Some(id)) => {
                     let most = Exchange::max_response_length(policy, call.method);
-                    places.push(BatchSource::Asked(id.to_vec(), most));
+                    places.push(BatchSource::Forwarded(id.to_vec(), most));
                 }
                 (_, None) => {}
             }
@@ -626,19 +627,19 @@ fn owner_lookup_keys(
     shared: &Shared,
     batch: &BatchLookup<'_>,
     scope: &VaryKey,
-    asked: &LookupRequest<'_>,
+    lookup: &LookupRequest<'_>,
 ) -> Option<WaitTarget> {
-    let (waiter, owner) = (asked.waiter?, shared.owner()?);
+    let (waiter, owner) = (lookup.waiter?, shared.owner()?);
     let missing = || batch.missing().flatten();
     let mut keys: Vec<Key> = Vec::new();
     keys.try_reserve_exact(missing().count()).ok()?;
     keys.extend(missing().map(|place| place.key));
-    if asked.bypass || keys.is_empty() {
+    if lookup.bypass || keys.is_empty() {
         return None;
     }
     let namespace = short_hash(scope.namespace());
-    let asks = owner.lookup_all(keys, &namespace, waiter, asked.now);
-    asks.then_some(WaitTarget::Stored)
+    let is_sent = owner.lookup_all(keys, &namespace, waiter, lookup.now);
+    is_sent.then_some(WaitTarget::Stored)
 }
 
 fn is_accept_encoding(edit: &HeadEdit) -> bool {

@@ -38,7 +38,7 @@ impl Exchange {
     /// detected here, between `read_part` and the loop over the places, where both are
     /// complete.
     pub(super) fn assemble(&self, mixed: &SplitBatch) -> Result<BatchResponse, OutOfMemory> {
-        let text = &mixed.held.body[..];
+        let text = &mixed.buffered.body[..];
         let reading = read_part(mixed)?;
         let most = mixed.shortest_response_limit();
         let is_short = most.is_none_or(|most| text.len() as u64 <= most);
@@ -103,9 +103,9 @@ impl<'a> BatchSources<'a> {
             BatchSource::Stored(entry, id) | BatchSource::Denied(entry, id) => {
                 return Some(BatchElement::Stored(entry, id));
             }
-            BatchSource::Asked(id, most) => (&id[..], *most),
+            BatchSource::Forwarded(id, most) => (&id[..], *most),
         };
-        let text = &self.mixed.held.body[..];
+        let text = &self.mixed.buffered.body[..];
         let is_too_long = |length: usize| most.is_some_and(|most| length as u64 > most);
         let too_long = || self.too_long.map(|entry| BatchElement::Stored(entry, id));
         let built = |member, value: &'a [u8]| BatchElement::Assembled { id, member, value };
@@ -137,7 +137,7 @@ impl<'a> BatchSources<'a> {
     /// Result of the only call that was forwarded, if the node has responded with an object
     /// without the id.
     fn result_without_id(&self, answer: &Answer) -> Option<&'a [u8]> {
-        let text = &self.mixed.held.body[..];
+        let text = &self.mixed.buffered.body[..];
         let is_named = self.answers.shape == BatchShape::Array || names_a_call(answer, text);
         let result = answer.result.clone().filter(|_| !is_named)?;
         Some(&text[result])
@@ -146,7 +146,7 @@ impl<'a> BatchSources<'a> {
 
 /// Reads the node's response.
 fn read_part(mixed: &SplitBatch) -> Result<UpstreamBatch, OutOfMemory> {
-    let text = &mixed.held.body[..];
+    let text = &mixed.buffered.body[..];
     if let Some(loss) = mixed.lost {
         return Ok(UpstreamBatch::Nothing(loss));
     }

@@ -108,7 +108,7 @@ pub(in crate::exchange) fn chain_selector_hash(
 
 impl Exchange {
     /// Whether the cache of the namespace is suspended because its node has another chain.
-    pub(in crate::exchange) fn is_suspended(&self, asked: &LookupRequest<'_>) -> bool {
+    pub(in crate::exchange) fn is_suspended(&self, lookup: &LookupRequest<'_>) -> bool {
         let shared = &self.config.process.shared;
         let any_wrong = shared
             .owner()
@@ -118,14 +118,14 @@ impl Exchange {
         }
         is_suspended(
             shared,
-            &short_hash(self.vary_key(asked).namespace()),
-            asked.now,
+            &short_hash(self.vary_key(lookup).namespace()),
+            lookup.now,
         )
     }
 
     /// Observes the chain identity in an entry, with which later responses of the node are
     /// compared.
-    pub(super) fn seed_identity(&self, entry: &CacheEntry, asked: &LookupRequest<'_>) {
+    pub(super) fn seed_identity(&self, entry: &CacheEntry, lookup: &LookupRequest<'_>) {
         if entry.decoded_memory() > MAX_FACT_BYTES {
             // a longer result is no number
             return;
@@ -134,13 +134,13 @@ impl Exchange {
             .decode_payload()
             .and_then(|result| ChainFact::from_call(&self.looked.rpc_method, &result));
         if let Some(fact) = fact {
-            let (shared, scope) = (&self.config.process.shared, self.vary_key(asked));
+            let (shared, scope) = (&self.config.process.shared, self.vary_key(lookup));
             let within = short_hash(scope.encoding());
             let observed = shared
                 .identities
                 .observe(&within, shared.generation(), fact);
             if let Err(how) = observed {
-                suspend(shared, &scope, &how, asked.now);
+                suspend(shared, &scope, &how, lookup.now);
             }
         }
     }

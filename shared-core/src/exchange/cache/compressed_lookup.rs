@@ -13,11 +13,11 @@ impl Exchange {
     /// Looks up the decompressed body, whose length is `cache_max_request` at most.
     pub(super) fn find_decompressed(
         &mut self,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
         waited: Option<Box<WaitingRequest>>,
     ) -> LookupResult {
         let cap = usize::try_from(self.config.cache.max_request).unwrap_or(usize::MAX);
-        let decoded = match self.decompress_within(asked.body, cap, None) {
+        let decoded = match self.decompress_within(lookup.body, cap, None) {
             Ok(decoded) => decoded,
             Err(why) => {
                 self.reason = match why {
@@ -28,22 +28,22 @@ impl Exchange {
                 if why != InflateError::TooLarge {
                     self.looked.was_decoded = Some(false);
                 }
-                self.may_invalidate(asked);
+                self.may_invalidate(lookup);
                 return LookupResult::Miss;
             }
         };
         self.looked.was_decoded = Some(true);
         let found = if memory::can_allocate(required_memory(decoded.body.len())) {
-            let asked = LookupRequest {
+            let lookup = LookupRequest {
                 body: &decoded.body,
-                ..*asked
+                ..*lookup
             };
-            self.find_calls(&asked, waited)
+            self.find_calls(&lookup, waited)
         } else {
             self.reason = Reason::Memory;
             LookupResult::Miss
         };
-        let may_be_asked = match &found {
+        let may_be_forwarded = match &found {
             LookupResult::Miss | LookupResult::HitToDecode(_) => true,
             LookupResult::Hit(_) => self.looked.update.is_some(),
             // the missing calls of a split batch are another body
@@ -51,7 +51,7 @@ impl Exchange {
         };
         if let LookupResult::PartialHit(_) = &found {
             self.set_decoded_headers();
-        } else if may_be_asked && self.is_sent_decoded() {
+        } else if may_be_forwarded && self.is_sent_decoded() {
             self.forward_decoded(decoded);
         }
         found

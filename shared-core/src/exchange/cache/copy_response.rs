@@ -34,12 +34,12 @@ impl Exchange {
             self.cache_status_edit(head);
             return;
         }
-        let asked = &self.request.cache.fields;
+        let request_headers = &self.request.cache.fields;
         let types = &self.config.types;
         let Some(fill) = &mut self.storing.fill else {
             return;
         };
-        if let Err(reason) = fill.is_storable(head, asked, types) {
+        if let Err(reason) = fill.is_storable(head, request_headers, types) {
             match head.status {
                 // the node is expected to respond equally to the next request
                 ..500 => self.reject_and_remember(reason),
@@ -155,8 +155,8 @@ impl Exchange {
         self.record_passed_errors();
         let whole = match &self.phase {
             Phase::Ready(_) | Phase::Finished => true,
-            Phase::Passing(held) => {
-                let declared = held.declared.map(|declared| declared as u64);
+            Phase::Passing(buffered) => {
+                let declared = buffered.declared.map(|declared| declared as u64);
                 declared.is_none_or(|declared| declared == self.received)
             }
             _ => return None,

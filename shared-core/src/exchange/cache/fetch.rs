@@ -31,10 +31,10 @@ impl Exchange {
     pub(in crate::exchange) fn fetch(
         &mut self,
         mut fill: Box<Fill>,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
     ) -> LookupResult {
-        if self.config.cache.background_update && !asked.never_anew && fill.leads() {
-            if let Some(found) = self.respond_stale(CacheStatus::Stale, asked) {
+        if self.config.cache.background_update && !lookup.never_anew && fill.leads() {
+            if let Some(found) = self.respond_stale(CacheStatus::Stale, lookup) {
                 let stand_in = self.looked.stand_in.as_ref();
                 fill.updates = stand_in.map(|it| (it.key, Arc::clone(&it.entry)));
                 self.looked.update = Some(fill);
@@ -50,15 +50,15 @@ impl Exchange {
         &mut self,
         entry: &Arc<CacheEntry>,
         scope: &VaryKey,
-        asked: &LookupRequest<'_>,
-        what: impl FnOnce() -> FillTarget,
+        lookup: &LookupRequest<'_>,
+        target: impl FnOnce() -> FillTarget,
     ) {
         let verify = self.config.cache.verify;
         let verified = &self.config.process.shared.verified;
-        if !verify.is_on() || asked.never_anew || !verified.is_due(verify.rate) {
+        if !verify.is_on() || lookup.never_anew || !verified.is_due(verify.rate) {
             return;
         }
-        let fill = self.verification_for(entry, what(), scope, asked);
+        let fill = self.verification_for(entry, target(), scope, lookup);
         self.looked.update = Some(fill);
     }
 
@@ -66,11 +66,11 @@ impl Exchange {
     pub(super) fn verification_for(
         &self,
         entry: &Arc<CacheEntry>,
-        what: FillTarget,
+        target: FillTarget,
         scope: &VaryKey,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
     ) -> Box<Fill> {
-        let mut fill = self.new_fill(what, scope.clone(), None, asked);
+        let mut fill = self.new_fill(target, scope.clone(), None, lookup);
         let purges = self.config.cache.verify.purges;
         fill.compared = Some(HitVerification::new(Arc::clone(entry), purges));
         fill
@@ -78,15 +78,15 @@ impl Exchange {
 
     pub(in crate::exchange) fn new_fill(
         &self,
-        what: FillTarget,
+        target: FillTarget,
         scope: VaryKey,
         token: Option<Leadership>,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
     ) -> Box<Fill> {
         let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
-        let (namespace, mark) = self.dispatch_mark(&scope, asked.now);
+        let (namespace, mark) = self.dispatch_mark(&scope, lookup.now);
         let settings = FillSettings {
-            asked_at: asked.now,
+            sent_at: lookup.now,
             generation: self.config.process.shared.generation(),
             changes: self.config.process.shared.changes.last(),
             namespace,
@@ -94,12 +94,12 @@ impl Exchange {
             valid: Arc::clone(&self.config.cache.valid),
             chain: self.known_chain(),
             max_ssz: self.config.ssz.max_size,
-            asks_identity: self.config.upstream_encoding == UpstreamEncoding::Identity
-                && !asked.forwards_codings,
+            requests_identity: self.config.upstream_encoding == UpstreamEncoding::Identity
+                && !lookup.forwards_codings,
             gate: self.compression_gate(),
             max_entry: size(self.config.cache.max_entry),
             keeps_stale: self.config.cache.use_stale.is_enabled(),
-            selector: match &what {
+            selector: match &target {
                 FillTarget::Call(wanted) if is_identity_method(&wanted.method) => {
                     chain_selector_hash(&self.request.cache.fields, &self.config.cache.credentials)
                 }
@@ -108,7 +108,7 @@ impl Exchange {
             has_keyed_fields: self.config.cache.credentials.key_headers().next().is_some(),
         };
         let shared = Arc::clone(&self.config.process.shared);
-        Box::new(Fill::new(what, scope, token, shared, settings))
+        Box::new(Fill::new(target, scope, token, shared, settings))
     }
 
     /// Compression gate of the entries that are stored.
@@ -179,12 +179,12 @@ impl Exchange {
         }
         let is_answer = self.check_probe_head(&head);
         self.head_edits.clear();
-        let held = BufferedBody::for_head(&head);
+        let buffered = BufferedBody::for_head(&head);
         let mode = match Response::read(head.fields).coding {
             Coding::Identity => Mode::Subrequest,
             Coding::Gzip | Coding::Other => Mode::Encoded,
         };
-        self.start_passing(Event::HeadToPass, held, mode)?;
+        self.start_passing(Event::HeadToPass, buffered, mode)?;
         Ok(match is_answer {
             true => HeadAction::Tee,
             false => self.copy_or_pass(),

@@ -23,14 +23,14 @@ use crate::exchange::machine::Exchange;
 use crate::gzip::oneshot::off_loop_length;
 
 impl Exchange {
-    /// Looks up one response. `what` is called only if the response is to be fetched.
+    /// Looks up one response. `target` is called only if the response is to be fetched.
     pub(in crate::exchange) fn find_entry(
         &mut self,
         sought: &LookupTarget<'_>,
         scope: &VaryKey,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
         waited: Option<Box<WaitingRequest>>,
-        what: impl FnOnce() -> FillTarget,
+        target: impl FnOnce() -> FillTarget,
     ) -> LookupResult {
         let shared = Arc::clone(&self.config.process.shared);
         if !shared.has_storage() {
@@ -41,7 +41,7 @@ impl Exchange {
         if let Some(waited) = waited {
             let other = waited.answer().filter(|(other, _)| *other != key);
             if other.is_none() || self.looked.is_parted {
-                return self.resume_after_wait(*waited, sought, scope, asked, what);
+                return self.resume_after_wait(*waited, sought, scope, lookup, target);
             }
             // the vary headers changed during the wait: the request is coalesced under its own key
             self.looked.is_parted = true;
@@ -51,37 +51,38 @@ impl Exchange {
                 // the request was not woken: its wait has timed out
                 None => {
                     self.cache_status = CacheStatus::Miss;
-                    return self.fetch(self.new_fill(what(), scope.clone(), None, asked), asked);
+                    return self
+                        .fetch(self.new_fill(target(), scope.clone(), None, lookup), lookup);
                 }
             }
         }
-        let trusted = shared.may_send_from_memory(asked.now);
-        if !asked.bypass {
+        let trusted = shared.may_send_from_memory(lookup.now);
+        if !lookup.bypass {
             let hot = shared.hot();
             if let (Some(hot), None) = (hot, sought.id) {
-                self.remove_invalidated(hot, &key, asked);
+                self.remove_invalidated(hot, &key, lookup);
             }
-            let entry = hot.and_then(|hot| hot.get(&key, asked.now));
+            let entry = hot.and_then(|hot| hot.get(&key, lookup.now));
             let entry = entry.filter(|entry| trusted && self.matches_other_format(&key, entry));
             if let Some(entry) = entry {
                 self.keep_stale(&entry);
                 self.cache_status = CacheStatus::Miss;
                 if let Some(found) =
-                    self.respond_from_entry(&key, Arc::clone(&entry), sought.id, asked)
+                    self.respond_from_entry(&key, Arc::clone(&entry), sought.id, lookup)
                 {
                     // a response to a range or HEAD is no complete one to compare with
                     if sought.is_whole && !matches!(found, LookupResult::Miss) {
-                        self.verify(&entry, scope, asked, what);
+                        self.verify(&entry, scope, lookup, target);
                     }
                     return found;
                 }
             }
             self.cache_status = CacheStatus::Miss;
             if trusted && sought.is_whole {
-                self.find_stale_entry(sought, asked);
+                self.find_stale_entry(sought, lookup);
             }
         }
-        if asked.bypass {
+        if lookup.bypass {
             self.reason = Reason::Bypass;
         }
         if self.request.cache.no_store {
@@ -92,29 +93,29 @@ impl Exchange {
             return LookupResult::Miss;
         }
         // a stale entry is sent meanwhile because another request fetches the new one
-        let unkept = shared.unkept.get(&key, asked.now);
+        let unkept = shared.unkept.get(&key, lookup.now);
         let may_share = sought.coalesces
             && self.config.cache.lock
             && unkept != Some(Uncacheable::RequesterOnly);
         let may_share = may_share && shared.may_follow();
-        let coalesces = may_share || self.may_send_stale(asked);
-        let asks = coalesces || shared.owner().is_some_and(OwnerClient::is_up);
-        let (namespace, since) = self.lookup_snapshot(scope, asked.now);
-        let token = match asked.waiter {
-            Some(waiter) if asks && !asked.bypass => {
+        let coalesces = may_share || self.may_send_stale(lookup);
+        let joins = coalesces || shared.owner().is_some_and(OwnerClient::is_up);
+        let (namespace, since) = self.lookup_snapshot(scope, lookup.now);
+        let token = match lookup.waiter {
+            Some(waiter) if joins && !lookup.bypass => {
                 // an uncacheable response is not stored by other processes either
                 let in_vain = unkept.is_some();
                 let part = join_flight(
-                    &shared, key, waiter, &namespace, coalesces, in_vain, asked.now,
+                    &shared, key, waiter, &namespace, coalesces, in_vain, lookup.now,
                 );
                 match part {
                     FlightRole::Leads(Some(token)) if trusted => {
                         // another event loop may have stored it since the hot tier was searched
-                        match self.find_landed_entry(&key, sought, asked) {
+                        match self.find_landed_entry(&key, sought, lookup) {
                             Some(entry) => {
                                 shared.finish(token, FlightOutcome::Answer(Arc::clone(&entry)));
                                 if let Some(found) =
-                                    self.respond_from_entry(&key, entry, sought.id, asked)
+                                    self.respond_from_entry(&key, entry, sought.id, lookup)
                                 {
                                     return found;
                                 }
@@ -124,9 +125,9 @@ impl Exchange {
                         }
                     }
                     FlightRole::Leads(token) => token,
-                    FlightRole::Follows if self.may_send_stale(asked) => {
+                    FlightRole::Follows if self.may_send_stale(lookup) => {
                         shared.leave(&key, waiter);
-                        if let Some(found) = self.respond_stale(CacheStatus::Updating, asked) {
+                        if let Some(found) = self.respond_stale(CacheStatus::Updating, lookup) {
                             return found;
                         }
                         None
@@ -141,7 +142,10 @@ impl Exchange {
             }
             _ => None,
         };
-        self.fetch(self.new_fill(what(), scope.clone(), token, asked), asked)
+        self.fetch(
+            self.new_fill(target(), scope.clone(), token, lookup),
+            lookup,
+        )
     }
 
     /// Searches the hot tier again.
@@ -149,21 +153,21 @@ impl Exchange {
         &self,
         key: &Key,
         sought: &LookupTarget<'_>,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
     ) -> Option<Arc<CacheEntry>> {
-        let entry = self.config.process.shared.hot()?.get(key, asked.now)?;
+        let entry = self.config.process.shared.hot()?.get(key, lookup.now)?;
         self.keep_stale(&entry);
-        Some(entry).filter(|entry| sought.id.is_some() || !self.is_invalidated_since(entry, asked))
+        Some(entry).filter(|entry| sought.id.is_some() || !self.is_invalidated_since(entry, lookup))
     }
 
     /// Removes an invalidated entry, which must not be revalidated either: its tag may be the same.
-    fn remove_invalidated(&self, hot: &HotTier, key: &Key, asked: &LookupRequest<'_>) {
+    fn remove_invalidated(&self, hot: &HotTier, key: &Key, lookup: &LookupRequest<'_>) {
         if self.config.process.shared.changes.last() == 0 {
             return;
         }
         let changed = hot
             .get_any(key)
-            .filter(|entry| self.is_invalidated_since(entry, asked));
+            .filter(|entry| self.is_invalidated_since(entry, lookup));
         if let Some(entry) = changed {
             hot.remove_if_same(key, &entry);
         }
@@ -189,7 +193,7 @@ impl Exchange {
         else {
             return true;
         };
-        let says_the_same = match hot.get_any(&other_format_key(key)) {
+        let is_equal = match hot.get_any(&other_format_key(key)) {
             None => true,
             Some(other) => {
                 let most = off_loop_length(self.config.comp_level) as u64;
@@ -204,11 +208,11 @@ impl Exchange {
                 !is_long && are_equal_in_value(negotiated, &chain, max_ssz, entry, &other, may_take)
             }
         };
-        match says_the_same {
+        match is_equal {
             true => entry.mark_format_checked(),
             false => hot.remove_if_same(key, entry),
         }
-        says_the_same
+        is_equal
     }
 
     /// Continues after a wait. A request waits once.
@@ -217,8 +221,8 @@ impl Exchange {
         waited: WaitingRequest,
         sought: &LookupTarget<'_>,
         scope: &VaryKey,
-        asked: &LookupRequest<'_>,
-        what: impl FnOnce() -> FillTarget,
+        lookup: &LookupRequest<'_>,
+        target: impl FnOnce() -> FillTarget,
     ) -> LookupResult {
         self.cache_status = CacheStatus::Miss;
         let shared = Arc::clone(&self.config.process.shared);
@@ -231,7 +235,7 @@ impl Exchange {
             // the request was not woken: its wait has timed out
             None => {
                 if !parted {
-                    if let Some(found) = self.respond_stale(CacheStatus::Updating, asked) {
+                    if let Some(found) = self.respond_stale(CacheStatus::Updating, lookup) {
                         return found;
                     }
                 }
@@ -242,20 +246,22 @@ impl Exchange {
             Some(Wakeup::Response(FlightOutcome::Answer(entry))) => {
                 self.keep_stale(&entry);
                 let found = Some(entry)
-                    .filter(|_| !parted && shared.may_share_response(asked.now))
+                    .filter(|_| !parted && shared.may_share_response(lookup.now))
                     .filter(|entry| since.accepts_entry(&shared, entry))
-                    .filter(|entry| sought.id.is_some() || !self.is_invalidated_since(entry, asked))
+                    .filter(|entry| {
+                        sought.id.is_some() || !self.is_invalidated_since(entry, lookup)
+                    })
                     .filter(|entry| self.matches_other_format(&key, entry))
-                    .and_then(|entry| self.respond_from_entry(&key, entry, sought.id, asked));
+                    .and_then(|entry| self.respond_from_entry(&key, entry, sought.id, lookup));
                 if let Some(found) = found {
                     return found;
                 }
                 None
             }
         };
-        let mut fill = self.new_fill(what(), scope.clone(), token, asked);
+        let mut fill = self.new_fill(target(), scope.clone(), token, lookup);
         fill.rekeyed = parted;
-        self.fetch(fill, asked)
+        self.fetch(fill, lookup)
     }
 }
 

@@ -32,30 +32,30 @@ impl Exchange {
         key: &Key,
         entry: Arc<CacheEntry>,
         id: Option<&[u8]>,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
     ) -> Option<LookupResult> {
         if self.looked.is_unverified {
-            self.seed_identity(&entry, asked);
+            self.seed_identity(&entry, lookup);
             return None;
         }
         if self.exceeds_limit(&entry, id) {
             return self.respond_limit_exceeded().map(LookupResult::Hit);
         }
         let is_result = id.is_some() && self.wants_ssz_result();
-        let is_plain = is_result || !self.may_gzip(asked);
+        let is_plain = is_result || !self.may_gzip(lookup);
         let is_to_decode = is_plain && (id.is_some() || self.needs_body(&entry));
-        let may_be_coded = !is_result && self.can_gzip(&entry, asked);
+        let may_be_coded = !is_result && self.can_gzip(&entry, lookup);
         let mut borrowed = EntryReservations::default();
         if is_to_decode && !self.reserve_decode(&entry, &mut borrowed) && !may_be_coded {
             self.reason = Reason::Memory;
             return Some(LookupResult::Miss);
         }
-        if self.needs_job(&entry, id, asked) {
+        if self.needs_job(&entry, id, lookup) {
             let id = id.map(<[u8]>::to_vec);
             let decoding = PendingDecode::One(*key, entry, id, borrowed);
             return Some(LookupResult::HitToDecode(Box::new(decoding)));
         }
-        self.respond_now(key, &entry, id, asked, borrowed)
+        self.respond_now(key, &entry, id, lookup, borrowed)
             .map(LookupResult::Hit)
     }
 
@@ -64,17 +64,17 @@ impl Exchange {
         key: &Key,
         entry: &Arc<CacheEntry>,
         id: Option<&[u8]>,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
         borrowed: EntryReservations,
     ) -> Option<Box<ResponseBody>> {
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
         let checked = entry.check_within(&self.config.process.budget, limit);
         if let Err(reason) = checked {
-            self.remove_damaged(key, entry, reason, asked.now);
+            self.remove_damaged(key, entry, reason, lookup.now);
             return None;
         }
         let weight = entry.weight();
-        let answer = self.respond_with(entry, id, asked, borrowed);
+        let answer = self.respond_with(entry, id, lookup, borrowed);
         if let Some(hot) = self.config.process.shared.hot() {
             if entry.weight() != weight {
                 // the entry has both codings from now on
@@ -104,9 +104,9 @@ impl Exchange {
     }
 
     /// Whether preparing the response takes too long for an event loop.
-    fn needs_job(&self, entry: &CacheEntry, id: Option<&[u8]>, asked: &LookupRequest<'_>) -> bool {
+    fn needs_job(&self, entry: &CacheEntry, id: Option<&[u8]>, lookup: &LookupRequest<'_>) -> bool {
         let most = off_loop_length(self.config.comp_level) as u64;
-        let decodes = !self.may_gzip(asked)
+        let decodes = !self.may_gzip(lookup)
             && (id.is_some() || self.needs_body(entry))
             && entry.inflates() > most;
         let is_read = id.is_some() && self.wants_ssz_result() || entry.is_unchecked();
@@ -120,17 +120,17 @@ impl Exchange {
             return Err(self.misuse(Event::Compressed));
         };
         let decoding = std::mem::take(&mut **decoding);
-        let asked = self.saved_lookup_request();
+        let lookup = self.saved_lookup_request();
         let answer = match decoding {
             _ if memory::is_short() => None,
             PendingDecode::One(key, entry, id, borrowed) => {
-                self.respond_now(&key, &entry, id.as_deref(), &asked, borrowed)
+                self.respond_now(&key, &entry, id.as_deref(), &lookup, borrowed)
             }
             PendingDecode::Batch {
                 answers,
                 gzip,
                 borrowed,
-            } => self.decode_batch(&answers, gzip, &asked, borrowed),
+            } => self.decode_batch(&answers, gzip, &lookup, borrowed),
             PendingDecode::Running => None,
         };
         let Some(answer) = answer else {
@@ -165,29 +165,29 @@ impl Exchange {
         &mut self,
         entry: &CacheEntry,
         id: Option<&[u8]>,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
         mut borrowed: EntryReservations,
     ) -> Option<Box<ResponseBody>> {
         if id.is_none() && !self.needs_body(entry) {
-            return Some(self.respond(entry, None, asked, borrowed));
+            return Some(self.respond(entry, None, lookup, borrowed));
         }
         if let Some(id) = id.filter(|_| self.wants_ssz_result()) {
-            return self.respond_with_ssz_result(entry, id, asked, borrowed);
+            return self.respond_with_ssz_result(entry, id, lookup, borrowed);
         }
         let id = id.unwrap_or_default();
-        let body = if self.may_gzip(asked) {
+        let body = if self.may_gzip(lookup) {
             match self.request.accept_encoding.refuses_identity() {
                 true => entry.gzip_always(id),
                 false => entry.gzip(id),
             }
         } else if self.reserve_decode(entry, &mut borrowed) {
             entry.identity(id)
-        } else if self.can_gzip(entry, asked) {
+        } else if self.can_gzip(entry, lookup) {
             entry.gzip(id)
         } else {
             None
         };
-        Some(self.respond(entry, Some(body?), asked, borrowed))
+        Some(self.respond(entry, Some(body?), lookup, borrowed))
     }
 
     /// Reserves the memory for the decoded form of an entry. Returns `false` if there is not
@@ -200,13 +200,13 @@ impl Exchange {
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
         match entry.borrow_identity(&self.config.process.budget, limit) {
             IdentityLoanState::NotReserved => true,
-            IdentityLoanState::Reserved(lent) => {
+            IdentityLoanState::Reserved(decoded) => {
                 let is_it = |loan: &EntryReservation| match loan {
-                    EntryReservation::DecodedEntry(other) => Arc::ptr_eq(other, &lent),
+                    EntryReservation::DecodedEntry(other) => Arc::ptr_eq(other, &decoded),
                     EntryReservation::Assembled { .. } => false,
                 };
                 if !borrowed.iter().any(is_it) {
-                    borrowed.push(EntryReservation::DecodedEntry(lent));
+                    borrowed.push(EntryReservation::DecodedEntry(decoded));
                 }
                 true
             }
@@ -215,18 +215,18 @@ impl Exchange {
     }
 
     /// Whether the client accepts the compressed form of the entry.
-    fn can_gzip(&self, entry: &CacheEntry, asked: &LookupRequest<'_>) -> bool {
-        entry.is_compressed() && self.may_gzip_at_all(asked)
+    fn can_gzip(&self, entry: &CacheEntry, lookup: &LookupRequest<'_>) -> bool {
+        entry.is_compressed() && self.may_gzip_at_all(lookup)
     }
 
-    pub(in crate::exchange) fn may_gzip_at_all(&self, asked: &LookupRequest<'_>) -> bool {
-        asked.coding_allowed
+    pub(in crate::exchange) fn may_gzip_at_all(&self, lookup: &LookupRequest<'_>) -> bool {
+        lookup.coding_allowed
             && !self.request.no_transform
             && self.request.accept_encoding.allows_gzip()
     }
 
-    pub(in crate::exchange) fn may_gzip(&self, asked: &LookupRequest<'_>) -> bool {
-        asked.coding_allowed
+    pub(in crate::exchange) fn may_gzip(&self, lookup: &LookupRequest<'_>) -> bool {
+        lookup.coding_allowed
             && !self.request.no_transform
             && self.request.accept_encoding.prefers_gzip()
     }
@@ -237,16 +237,16 @@ impl Exchange {
         &mut self,
         entry: &CacheEntry,
         body: Option<Body>,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
         borrowed: EntryReservations,
     ) -> Box<ResponseBody> {
         let meta = entry.meta();
-        self.cache_status = self.looked.given_as.unwrap_or(CacheStatus::Hit);
+        self.cache_status = self.looked.served_as.unwrap_or(CacheStatus::Hit);
         self.mode = Mode::Hit;
-        self.looked.age = Some(asked.now.saturating_sub(meta.stored_at));
+        self.looked.age = Some(lookup.now.saturating_sub(meta.stored_at));
         let gzip = match &body {
             Some(body) => body.is_gzip(),
-            None => entry.is_compressed() && self.may_gzip(asked),
+            None => entry.is_compressed() && self.may_gzip(lookup),
         };
         // room for these headers, Vary, Content-Encoding, Cache-Status, Content-Length, and Age for
         // a resource
@@ -287,12 +287,12 @@ impl Exchange {
         let lines = || vary_lines.iter().copied();
         if vary_lines.is_empty() {
             // no Vary is the usual case
-            if self.varies && !asked.host_writes_vary {
+            if self.varies && !lookup.host_writes_vary {
                 self.head_edits
                     .push(HeadEdit::set("Vary", b"Accept-Encoding"));
             }
         } else {
-            let vary = if self.varies && asked.host_writes_vary {
+            let vary = if self.varies && lookup.host_writes_vary {
                 vary::remove_name(lines(), "Accept-Encoding")
             } else if !self.varies || vary::covers(lines(), "Accept-Encoding") {
                 vary::remove_name(lines(), "")
@@ -308,11 +308,12 @@ impl Exchange {
                 .push(HeadEdit::set("Content-Encoding", b"gzip"));
         }
         // format! costs much for this little text
-        let left = seconds_left(meta.expires_at, asked.now);
-        let mut said = Vec::with_capacity(40);
-        said.extend_from_slice(b"sszip; hit; ttl=");
-        said.extend_from_slice(itoa::Buffer::new().format(left).as_bytes());
-        self.head_edits.push(HeadEdit::set("Cache-Status", said));
+        let left = seconds_left(meta.expires_at, lookup.now);
+        let mut cache_status = Vec::with_capacity(40);
+        cache_status.extend_from_slice(b"sszip; hit; ttl=");
+        cache_status.extend_from_slice(itoa::Buffer::new().format(left).as_bytes());
+        self.head_edits
+            .push(HeadEdit::set("Cache-Status", cache_status));
         if let Some(body) = &body {
             self.set_content_length(usize::try_from(body.length()).unwrap_or(usize::MAX));
         }
@@ -322,7 +323,7 @@ impl Exchange {
             borrowed,
             ..ResponseBody::default()
         });
-        self.finish_resource(&mut answer, entry, asked);
+        self.finish_resource(&mut answer, entry, lookup);
         answer
     }
 }

@@ -9,22 +9,22 @@ use crate::exchange::machine::Exchange;
 
 impl Exchange {
     /// Records that this request invalidates the responses for its target when it succeeds.
-    pub(in crate::exchange) fn may_invalidate(&mut self, asked: &LookupRequest<'_>) {
+    pub(in crate::exchange) fn may_invalidate(&mut self, lookup: &LookupRequest<'_>) {
         self.looked.changing = Some(Box::new(InvalidatingRequest {
-            namespace: self.target_scope(asked),
-            host: asked.host.to_ascii_lowercase(),
+            namespace: self.target_scope(lookup),
+            host: lookup.host.to_ascii_lowercase(),
         }));
     }
 
     /// Scope in which a target names one resource on all routes: the namespace that the operator
     /// sets, or port and host.
-    fn target_scope(&self, asked: &LookupRequest<'_>) -> Vec<u8> {
+    fn target_scope(&self, lookup: &LookupRequest<'_>) -> Vec<u8> {
         let mut scope = VaryKey::new();
-        match self.namespace(asked) {
+        match self.namespace(lookup) {
             Some(namespace) => scope.push(namespace),
             None => {
-                scope.push(&asked.port.to_be_bytes());
-                scope.push(&asked.host.to_ascii_lowercase());
+                scope.push(&lookup.port.to_be_bytes());
+                scope.push(&lookup.host.to_ascii_lowercase());
             }
         }
         scope.encoding().to_vec()
@@ -59,14 +59,14 @@ impl Exchange {
     pub(in crate::exchange) fn is_invalidated_since(
         &self,
         entry: &CacheEntry,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
     ) -> bool {
         let changes = &self.config.process.shared.changes;
         if changes.last() == 0 {
             return false;
         }
         let target = &self.request.cache.target;
-        changes.is_changed_since(entry.changes(), &self.target_scope(asked), target)
+        changes.is_changed_since(entry.changes(), &self.target_scope(lookup), target)
     }
 }
 

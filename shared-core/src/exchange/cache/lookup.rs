@@ -86,13 +86,13 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
-    pub fn lookup(&mut self, asked: LookupRequest<'_>) -> Result<LookupAction, Misuse> {
+    pub fn lookup(&mut self, lookup: LookupRequest<'_>) -> Result<LookupAction, Misuse> {
         let waited = self.take_wakeup();
         let Phase::AwaitingHead = self.phase else {
             return Err(self.misuse(Event::Miss));
         };
         self.cache_status = CacheStatus::Bypass;
-        let found = self.find(&asked, waited);
+        let found = self.find(&lookup, waited);
         if matches!(found, LookupResult::Miss) && self.forward_allowed_calls()? {
             return Ok(LookupAction::ForwardRewritten);
         }
@@ -124,66 +124,66 @@ impl Exchange {
 
     pub(in crate::exchange) fn find(
         &mut self,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
         waited: Option<Box<WaitingRequest>>,
     ) -> LookupResult {
         if self.request.cache.kind == RequestKind::Change {
             self.reason = self.request.cache.why;
-            self.may_invalidate(asked);
+            self.may_invalidate(lookup);
             return LookupResult::Miss;
         }
-        if asked.local {
+        if lookup.local {
             self.reason = Reason::Local;
             return LookupResult::Miss;
         }
-        if self.has_no_namespace(asked) {
+        if self.has_no_namespace(lookup) {
             self.reason = Reason::Namespace;
             return LookupResult::Miss;
         }
-        if self.is_suspended(asked) {
+        if self.is_suspended(lookup) {
             self.reason = Reason::WrongChain;
             return LookupResult::Miss;
         }
-        if memory::is_short() || !memory::can_allocate(required_memory(asked.body.len())) {
+        if memory::is_short() || !memory::can_allocate(required_memory(lookup.body.len())) {
             self.reason = Reason::Memory;
             return LookupResult::Miss;
         }
-        self.looked.at = asked.now;
-        self.config.process.shared.unkept.advance_clock(asked.now);
-        self.looked.may_code = asked.coding_allowed;
-        self.looked.host_writes_vary = asked.host_writes_vary;
-        self.looked.forwards_codings = asked.forwards_codings;
+        self.looked.at = lookup.now;
+        self.config.process.shared.unkept.advance_clock(lookup.now);
+        self.looked.may_code = lookup.coding_allowed;
+        self.looked.host_writes_vary = lookup.host_writes_vary;
+        self.looked.forwards_codings = lookup.forwards_codings;
         if self.request.cache.kind == RequestKind::Resource {
-            let found = self.lookup_resource(asked, waited);
-            self.observe_route(asked, &found);
+            let found = self.lookup_resource(lookup, waited);
+            self.observe_route(lookup, &found);
             return found;
         }
         match self.request.coding.supported().is_some() {
-            true => self.find_decompressed(asked, waited),
-            false => self.find_calls(asked, waited),
+            true => self.find_decompressed(lookup, waited),
+            false => self.find_calls(lookup, waited),
         }
     }
 
     pub(super) fn find_calls(
         &mut self,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
         waited: Option<Box<WaitingRequest>>,
     ) -> LookupResult {
-        let (config, scope) = (Arc::clone(&self.config), self.vary_key(asked));
-        let mut judge = CallReader::new(&config, &scope, asked.body);
+        let (config, scope) = (Arc::clone(&self.config), self.vary_key(lookup));
+        let mut judge = CallReader::new(&config, &scope, lookup.body);
         match judge.read(config.cache.batch_max) {
             Ok((Request::Single(call), places)) => {
                 let place = places.into_iter().flatten().next();
-                let found = self.look_up_call(&call, place, &judge, asked, waited);
+                let found = self.look_up_call(&call, place, &judge, lookup, waited);
                 if self.observes_response(&found) {
                     self.observe_calls(&[call], false, &scope);
                 }
                 found
             }
             Ok((Request::Batch(calls), places)) => {
-                let came = waited.map(|waited| waited.batch_wakeup());
+                let wakeup = waited.map(|waited| waited.batch_wakeup());
                 self.looked.record_methods(&calls);
-                self.look_up_batch(calls, places, &judge, asked, came.unwrap_or_default())
+                self.look_up_batch(calls, places, &judge, lookup, wakeup.unwrap_or_default())
             }
             Err(refusal) => {
                 self.reason = match refusal {
@@ -191,7 +191,7 @@ impl Exchange {
                     _ => Reason::Malformed,
                 };
                 // the body is no JSON-RPC: a POST like any other
-                self.may_invalidate(asked);
+                self.may_invalidate(lookup);
                 LookupResult::Miss
             }
         }
@@ -202,7 +202,7 @@ impl Exchange {
         call: &Call<'_>,
         place: Option<CallKey>,
         judge: &CallReader<'_>,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
         waited: Option<Box<WaitingRequest>>,
     ) -> LookupResult {
         self.looked.rpc_method = call.method.to_vec();
@@ -221,7 +221,7 @@ impl Exchange {
             is_whole: true,
             coalesces: true,
         };
-        let found = self.find_entry(&sought, judge.scope(), asked, waited, || {
+        let found = self.find_entry(&sought, judge.scope(), lookup, waited, || {
             FillTarget::Call(FillCall::new(call, id, place.key, place.prospect))
         });
         if let LookupResult::Hit(_) | LookupResult::HitToDecode(_) = found {

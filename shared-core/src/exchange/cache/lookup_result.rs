@@ -71,7 +71,7 @@ pub(in crate::exchange) struct LookupContext {
     /// Reason why the entry that was found could not be sent.
     pub(in crate::exchange) unreadable: Option<Reason>,
     /// Cache status of a stored response that is sent other than as a hit.
-    pub(in crate::exchange) given_as: Option<CacheStatus>,
+    pub(in crate::exchange) served_as: Option<CacheStatus>,
     /// The node must respond, because the request's headers may select another chain.
     pub(in crate::exchange) is_unverified: bool,
     /// Stale entry that may be sent in place of the node's response.
@@ -136,7 +136,7 @@ pub(in crate::exchange) struct StaleEntry {
     /// The last purge that was known when the entry was found.
     pub(in crate::exchange) generation: u64,
     /// The node received a conditional request for the entry.
-    pub(in crate::exchange) is_asked_for: bool,
+    pub(in crate::exchange) is_conditional: bool,
 }
 
 impl StaleEntry {
@@ -147,7 +147,7 @@ impl StaleEntry {
             entry: Arc::clone(&self.entry),
             id: self.id.clone(),
             generation: self.generation,
-            is_asked_for: false,
+            is_conditional: false,
         }
     }
 }

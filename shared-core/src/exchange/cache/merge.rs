@@ -43,17 +43,17 @@ impl Exchange {
         };
         self.varies = true;
         response.vary_accept_encoding_edits(head.host_writes_vary, &mut self.head_edits);
-        mixed.held = BufferedBody {
-            borrowed: std::mem::take(&mut mixed.held.borrowed),
+        mixed.buffered = BufferedBody {
+            borrowed: std::mem::take(&mut mixed.buffered.borrowed),
             ..BufferedBody::for_head(head)
         };
-        response.edits_for_compressed_body(&mut mixed.held.recoded_edits);
+        response.edits_for_compressed_body(&mut mixed.buffered.recoded_edits);
         mixed.node_status = head.status;
         if has_no_body(head.status) {
             mixed.status = 200;
             // the response ends with its head; Content-Length describes another body
-            mixed.held.delimited = true;
-            mixed.held.declared = None;
+            mixed.buffered.delimited = true;
+            mixed.buffered.declared = None;
         } else if matches!(head.status, 205 | 206) && !mixed.is_forwarded_whole() {
             // the merged response has all of its parts, and another body
             mixed.status = 200;
@@ -84,12 +84,12 @@ impl Exchange {
             return Ok(PieceAction::Buffered);
         }
         let most = mixed.max_buffered(&self.config);
-        let held = &mut mixed.held;
-        let length = held.body.len() + piece.len();
+        let buffered = &mut mixed.buffered;
+        let length = buffered.body.len() + piece.len();
         let room = if length as u64 > most {
             Err(Mode::Memory)
         } else {
-            held.grow_for_split_batch(&self.config, length, most)
+            buffered.grow_for_split_batch(&self.config, length, most)
         };
         if let Err(reason) = room {
             if !mixed.may_stream() {
@@ -98,15 +98,15 @@ impl Exchange {
                 return Ok(PieceAction::Buffered);
             }
             // until two bytes of the array are known the response can't be streamed
-            let begun = mixed.held.body.iter();
+            let begun = mixed.buffered.body.iter();
             let begun = begun.filter(|byte| !byte.is_ascii_whitespace());
             if begun.take(2).count() == 2 {
                 self.send_original(reason)?;
                 return Ok(PieceAction::SendOriginal);
             }
         }
-        mixed.held.body.extend_from_slice(piece);
-        self.received = mixed.held.body.len() as u64;
+        mixed.buffered.body.extend_from_slice(piece);
+        self.received = mixed.buffered.body.len() as u64;
         Ok(PieceAction::Buffered)
     }
 
@@ -120,12 +120,12 @@ impl Exchange {
             return Ok(EndAction::Fail);
         }
         if mixed.lost.is_none() {
-            mixed.is_cut |= mixed.held.is_truncated() || !mixed.held.is_complete();
+            mixed.is_cut |= mixed.buffered.is_truncated() || !mixed.buffered.is_complete();
         }
         let own = mixed.work_of_decoding(&self.config);
         // the body is complete
-        let held = &mut mixed.held;
-        held.shrink_to(held.body.capacity() + held.body.len());
+        let buffered = &mut mixed.buffered;
+        buffered.shrink_to(buffered.body.capacity() + buffered.body.len());
         let work = (own as u64).saturating_add(mixed.coding_work());
         self.transition(Event::End, Phase::into_ended)?;
         Ok(EndAction::Code {
@@ -155,18 +155,18 @@ impl Exchange {
         }
         // the caller does not repeat a piece that was buffered in part
         let received = usize::try_from(self.received).unwrap_or(usize::MAX);
-        mixed.held.body.truncate(received);
+        mixed.buffered.body.truncate(received);
         let Some(opened) = mixed.array_prefix()? else {
             return Ok(());
         };
-        let held = &mut mixed.held;
-        let more = opened.len() - held.body.len();
-        if let Some(declared) = held.declared {
+        let buffered = &mut mixed.buffered;
+        let more = opened.len() - buffered.body.len();
+        if let Some(declared) = buffered.declared {
             let length = declared.saturating_add(more);
             self.head_edits.push(HeadEdit::content_length(length));
         }
-        held.body = opened;
-        self.head_edits.append(&mut held.recoded_edits);
+        buffered.body = opened;
+        self.head_edits.append(&mut buffered.recoded_edits);
         Ok(())
     }
 
@@ -184,7 +184,7 @@ impl Exchange {
         let Phase::Merging(mixed) = &mut self.phase else {
             return Err(self.misuse(Event::Compressed));
         };
-        let held = &mut mixed.held;
+        let buffered = &mut mixed.buffered;
         if mixed.coding != BodyCoding::None {
             self.head_edits.push(HeadEdit::remove("Content-Encoding"));
         }
@@ -192,15 +192,15 @@ impl Exchange {
             BatchResponse::Unchanged => {
                 mixed.status = 0;
                 if mixed.coding != BodyCoding::None {
-                    self.head_edits.append(&mut held.recoded_edits);
+                    self.head_edits.append(&mut buffered.recoded_edits);
                 }
-                let length = held.body.len();
+                let length = buffered.body.len();
                 self.head_edits.push(HeadEdit::content_length(length));
                 None
             }
             BatchResponse::Merged(merged, is_of_node) => {
                 // an empty body has no media type
-                if held.body.is_empty() || !is_of_node && !mixed.is_json {
+                if buffered.body.is_empty() || !is_of_node && !mixed.is_json {
                     self.head_edits.push(HeadEdit::set("Content-Type", JSON));
                 }
                 if mixed.node_status == 206 && mixed.status == 200 {
@@ -212,8 +212,8 @@ impl Exchange {
                 }
                 let length = usize::try_from(merged.length()).unwrap_or(usize::MAX);
                 self.head_edits.push(HeadEdit::content_length(length));
-                self.head_edits.append(&mut held.recoded_edits);
-                held.body = Vec::new();
+                self.head_edits.append(&mut buffered.recoded_edits);
+                buffered.body = Vec::new();
                 Some(merged)
             }
         };
@@ -230,7 +230,7 @@ impl Exchange {
         if mixed.lost.is_none() && mixed.coding != BodyCoding::None {
             match mixed.decode(&self.config) {
                 Ok(body) => {
-                    mixed.held.body = body;
+                    mixed.buffered.body = body;
                     if let Some(fill) = fill {
                         fill.decoded();
                     }
@@ -243,7 +243,7 @@ impl Exchange {
             return self.discard_fill();
         }
         match (&mixed.lost, fill) {
-            (None, Some(fill)) => drop(fill.build_from(&mixed.held.body, &mut Vec::new())),
+            (None, Some(fill)) => drop(fill.build_from(&mixed.buffered.body, &mut Vec::new())),
             (None, None) => {}
             (Some(_), _) => self.discard_fill(),
         }

@@ -45,7 +45,7 @@ impl Exchange {
     /// Observes the blocks that the response of a route of the Beacon API shows.
     pub(in crate::exchange) fn observe_route(
         &mut self,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
         found: &LookupResult,
     ) {
         if !self.observes_response(found) || !is_beacon(&self.request.cache.target) {
@@ -54,7 +54,7 @@ impl Exchange {
         let Some(slot) = Route::shows_slot(&self.request.cache.target) else {
             return;
         };
-        let scope = self.vary_key(asked);
+        let scope = self.vary_key(lookup);
         self.watch(&scope, HeightKind::Slots, || {
             Some(ObservedRequest::Slot(slot))
         });

@@ -57,7 +57,7 @@ pub(super) fn pair(
         Some(at)
     };
     for (call, of_call) in calls.iter().zip(&mut pairing.of_call) {
-        if let BatchSource::Asked(id, _) = call {
+        if let BatchSource::Forwarded(id, _) = call {
             *of_call = take(id);
             if let Some(at) = *of_call {
                 uses[at] = CallState::Paired;
@@ -83,20 +83,23 @@ pub(super) fn pair(
 
 impl Pairing {
     fn pair_by_position(&mut self, calls: &[BatchSource], uses: &mut [CallState], is_whole: bool) {
-        let is_asked = |call: &BatchSource| matches!(call, BatchSource::Asked(..));
-        let asked = calls.iter().filter(|call| is_asked(call)).count();
-        let is_kept = |one: &&mut CallState| **one != CallState::Dropped;
+        let is_forwarded = |call: &BatchSource| matches!(call, BatchSource::Forwarded(..));
+        let forwarded = calls.iter().filter(|call| is_forwarded(call)).count();
+        let is_remaining = |one: &&mut CallState| **one != CallState::Dropped;
         let answered = uses
             .iter()
             .filter(|one| **one != CallState::Dropped)
             .count();
-        if answered > asked || answered < asked && is_whole {
+        if answered > forwarded || answered < forwarded && is_whole {
             return;
         }
-        let of_asked = calls.iter().zip(&mut self.of_call);
-        let of_asked = of_asked.filter(|(call, _)| is_asked(call));
-        let kept = uses.iter_mut().enumerate().filter(|(_, one)| is_kept(one));
-        for ((_, of_call), (at, one)) in of_asked.zip(kept) {
+        let of_forwarded = calls.iter().zip(&mut self.of_call);
+        let of_forwarded = of_forwarded.filter(|(call, _)| is_forwarded(call));
+        let remaining = uses
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, one)| is_remaining(one));
+        for ((_, of_call), (at, one)) in of_forwarded.zip(remaining) {
             if of_call.is_none() && *one == CallState::Free {
                 *of_call = Some(at);
                 *one = CallState::Paired;

@@ -56,16 +56,16 @@ impl Exchange {
             _ if !matches!(purge.method, b"POST" | b"PURGE") => (405, METHOD.into()),
             (_, None) => (503, NO_OWNER.into()),
             (Some(waits), Some(owner)) => {
-                let said = owner.claim_admin_reply(purge.waiter);
+                let reply = owner.claim_admin_reply(purge.waiter);
                 drop(waits);
-                said.unwrap_or_else(|| (504, NO_ANSWER.into()))
+                reply.unwrap_or_else(|| (504, NO_ANSWER.into()))
             }
             (None, Some(owner)) => {
                 let PurgeRequest { query, waiter, .. } = *purge;
                 let of_place = || self.config.cache.namespace.as_deref();
                 let namespace = purge.namespace.or_else(of_place);
                 match owner.purge(query, namespace, waiter, purge.now) {
-                    Some(said) => said,
+                    Some(reply) => reply,
                     None => {
                         let waits = WaitingRequest::new(&shared, waiter, WaitTarget::AdminReply);
                         self.transition(Event::Wait, |_| Phase::Waiting(waits))?;

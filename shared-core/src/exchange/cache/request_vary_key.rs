@@ -10,19 +10,19 @@ use crate::exchange::machine::Exchange;
 
 impl Exchange {
     /// Returns the scope of the request, which separates the variants of a call.
-    pub(in crate::exchange) fn vary_key(&self, asked: &LookupRequest<'_>) -> VaryKey {
-        self.resource_vary_key(asked, None)
+    pub(in crate::exchange) fn vary_key(&self, lookup: &LookupRequest<'_>) -> VaryKey {
+        self.resource_vary_key(lookup, None)
     }
 
     /// Returns the scope of the request, or of one target (`name`) of its route.
     pub(in crate::exchange) fn resource_vary_key(
         &self,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
         name: Option<&[u8]>,
     ) -> VaryKey {
         let request = &self.request.cache;
         let mut base = VaryKey::new();
-        self.push_namespace(&mut base, asked);
+        self.push_namespace(&mut base, lookup);
         base.end_namespace();
         if let Some(name) = name {
             base.push(name);
@@ -39,33 +39,33 @@ impl Exchange {
         base
     }
 
-    fn push_namespace(&self, base: &mut VaryKey, asked: &LookupRequest<'_>) {
+    fn push_namespace(&self, base: &mut VaryKey, lookup: &LookupRequest<'_>) {
         let request = &self.request.cache;
-        self.push_route(base, asked);
-        if self.namespace(asked).is_none() && request.kind == RequestKind::Call {
+        self.push_route(base, lookup);
+        if self.namespace(lookup).is_none() && request.kind == RequestKind::Call {
             base.push(&request.target);
         }
     }
 
     /// Name of the namespace that the operator has set.
-    pub(super) fn namespace<'a>(&'a self, asked: &LookupRequest<'a>) -> Option<&'a [u8]> {
+    pub(super) fn namespace<'a>(&'a self, lookup: &LookupRequest<'a>) -> Option<&'a [u8]> {
         let of_place = || self.config.cache.namespace.as_deref();
-        asked.namespace.or_else(of_place)
+        lookup.namespace.or_else(of_place)
     }
 
     /// Whether the namespace could contain responses of other routes.
-    pub(in crate::exchange) fn has_no_namespace(&self, asked: &LookupRequest<'_>) -> bool {
-        asked.unnamed && self.namespace(asked).is_none()
+    pub(in crate::exchange) fn has_no_namespace(&self, lookup: &LookupRequest<'_>) -> bool {
+        lookup.unnamed && self.namespace(lookup).is_none()
     }
 
     /// Pushes the namespace, without the target that only calls have in it.
-    pub(in crate::exchange) fn push_route(&self, base: &mut VaryKey, asked: &LookupRequest<'_>) {
-        match self.namespace(asked) {
+    pub(in crate::exchange) fn push_route(&self, base: &mut VaryKey, lookup: &LookupRequest<'_>) {
+        match self.namespace(lookup) {
             Some(namespace) => base.push(namespace),
             None => {
-                base.push(asked.place);
-                base.push(&asked.port.to_be_bytes());
-                base.push(&asked.host.to_ascii_lowercase());
+                base.push(lookup.place);
+                base.push(&lookup.port.to_be_bytes());
+                base.push(&lookup.host.to_ascii_lowercase());
             }
         }
     }

@@ -29,7 +29,7 @@ use crate::transcode::{root, TranscodeRequest};
 impl Exchange {
     pub(in crate::exchange) fn lookup_resource(
         &mut self,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
         waited: Option<Box<WaitingRequest>>,
     ) -> LookupResult {
         let request = &self.request.cache;
@@ -46,14 +46,14 @@ impl Exchange {
         let ssz = self.request.ssz;
         // the negotiated format is a part of the key
         let accept = || {
-            let is_said = ssz.and_then(TranscodeRequest::format).is_some();
-            request.fields.values("accept").filter(move |_| !is_said)
+            let has_format = ssz.and_then(TranscodeRequest::format).is_some();
+            request.fields.values("accept").filter(move |_| !has_format)
         };
         let name = name_of(&request.target, accept);
-        let mut scope = self.vary_key(asked);
+        let mut scope = self.vary_key(lookup);
         if !beacon::is_beacon(&request.target) {
             // the GETs of a host do not all vary on the same headers
-            scope = self.resource_vary_key(asked, Some(&name));
+            scope = self.resource_vary_key(lookup, Some(&name));
         }
         let sought = LookupTarget {
             key: format_pair_key(&scope, &name, ssz),
@@ -63,14 +63,14 @@ impl Exchange {
         };
         let valid = Arc::clone(&self.config.cache.valid);
         let root = ssz.and_then(|ssz| root::requested_root(*ssz.gives, &request.target));
-        let found = self.find_entry(&sought, &scope, asked, waited, || {
+        let found = self.find_entry(&sought, &scope, lookup, waited, || {
             FillTarget::Resource(FillResource {
                 key: sought.key,
                 name,
                 route,
                 valid,
                 undelimited: false,
-                said: CacheDirectives::default(),
+                directives: CacheDirectives::default(),
                 status: 0,
                 compresses: false,
                 ssz,
@@ -118,7 +118,7 @@ impl Exchange {
         }
         let stale = match &mut self.looked.stand_in {
             Some(stand_in) if stand_in.entry.meta().revalidates => {
-                stand_in.is_asked_for = true;
+                stand_in.is_conditional = true;
                 Some(Arc::clone(&stand_in.entry))
             }
             _ => None,
@@ -149,12 +149,12 @@ impl Exchange {
     {
         // RFC 9111, 3.2: headers of the 304 replace the stored ones
         let mut meta = stale.meta().clone();
-        let said_now = |name: &[u8]| {
+        let is_replaced = |name: &[u8]| {
             let mut fields = head.fields.clone();
             response_directives::is_updated_field(name)
                 && fields.any(|(other, _)| other.eq_ignore_ascii_case(name))
         };
-        meta.fields.retain(|(name, _)| !said_now(name));
+        meta.fields.retain(|(name, _)| !is_replaced(name));
         for (name, value) in head.fields.clone() {
             if response_directives::is_updated_field(name) && !value.is_empty() {
                 meta.fields.push((name.to_vec(), value.to_vec()));
@@ -171,22 +171,22 @@ impl Exchange {
                 reader.read(name, value);
             }
         }
-        let said = reader.directives(head.now);
-        meta.age = said.age;
-        meta.stale = said.stale;
+        let directives = reader.directives(head.now);
+        meta.age = directives.age;
+        meta.stale = directives.stale;
         let entry = stale
             .with(meta)
-            .stored(self.looked.at, said.lifetime.unwrap_or(0));
+            .stored(self.looked.at, directives.lifetime.unwrap_or(0));
         let is_update = matches!(self.phase, Phase::AwaitingUpdate);
         let served = is_update || self.replace(&entry, None, CacheStatus::Revalidated);
-        let asked = &self.request.cache.fields;
+        let request_headers = &self.request.cache.fields;
         // the 304 may name further vary headers
-        let depends = varies.names().filter(|_| !said.forbidden);
+        let depends = varies.names().filter(|_| !directives.forbidden);
         let keeps = match (depends, &mut self.storing.fill) {
-            (Some(names), Some(fill)) => fill.set_vary_headers(&names, asked),
+            (Some(names), Some(fill)) => fill.set_vary_headers(&names, request_headers),
             _ => false,
         };
-        match (said.lifetime, &mut self.storing.fill) {
+        match (directives.lifetime, &mut self.storing.fill) {
             (Some(lifetime), Some(fill)) if keeps => fill.set_lifetime(entry, lifetime),
             _ => self.discard_fill(),
         }
@@ -230,13 +230,13 @@ impl Exchange {
         &mut self,
         answer: &mut ResponseBody,
         entry: &CacheEntry,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
     ) {
         if !self.is_resource() {
             return;
         }
         let meta = entry.meta();
-        let resident = asked.now.saturating_sub(meta.stored_at) / 1000;
+        let resident = lookup.now.saturating_sub(meta.stored_at) / 1000;
         let age = resident + meta.age;
         self.head_edits
             .push(HeadEdit::set("Age", age.to_string().into_bytes()));

@@ -27,13 +27,13 @@ impl Exchange {
     pub(in crate::exchange) fn find_stale_entry(
         &mut self,
         sought: &LookupTarget<'_>,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
     ) {
         let shared = &self.config.process.shared;
         let stale = shared.hot().and_then(|hot| hot.get_any(&sought.key));
         self.looked.stand_in = stale
             .filter(|entry| {
-                entry.is_usable_stale(asked.now)
+                entry.is_usable_stale(lookup.now)
                     && (sought.id.is_none() || self.config.cache.use_stale.is_enabled())
             })
             .map(|entry| StaleEntry {
@@ -41,15 +41,15 @@ impl Exchange {
                 entry,
                 id: sought.id.map(<[u8]>::to_vec),
                 generation: shared.generation(),
-                is_asked_for: false,
+                is_conditional: false,
             });
     }
 
     /// Whether the stale entry may be sent while a new response is fetched.
-    pub(in crate::exchange) fn may_send_stale(&self, asked: &LookupRequest<'_>) -> bool {
+    pub(in crate::exchange) fn may_send_stale(&self, lookup: &LookupRequest<'_>) -> bool {
         self.looked.stand_in.as_ref().is_some_and(|stand_in| {
-            self.may_serve_during_update(&stand_in.entry, asked.now)
-                && self.is_not_purged(stand_in, asked.now)
+            self.may_serve_during_update(&stand_in.entry, lookup.now)
+                && self.is_not_purged(stand_in, lookup.now)
         })
     }
 
@@ -63,19 +63,19 @@ impl Exchange {
     pub(in crate::exchange) fn respond_stale(
         &mut self,
         status: CacheStatus,
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
     ) -> Option<LookupResult> {
-        if !self.may_send_stale(asked) {
+        if !self.may_send_stale(lookup) {
             return None;
         }
         let stand_in = self.looked.stand_in.as_ref()?;
         let (key, entry) = (stand_in.key, Arc::clone(&stand_in.entry));
         let id = stand_in.id.clone();
-        self.looked.given_as = Some(status);
-        match self.respond_from_entry(&key, entry, id.as_deref(), asked) {
+        self.looked.served_as = Some(status);
+        match self.respond_from_entry(&key, entry, id.as_deref(), lookup) {
             None | Some(LookupResult::Miss) => {
                 // the node's response is to be sent, and stored, too
-                self.looked.given_as = None;
+                self.looked.served_as = None;
                 self.reason = Reason::None;
                 None
             }
@@ -153,7 +153,7 @@ impl Exchange {
         {
             stand_in.entry = entry;
             stand_in.generation = generation;
-            stand_in.is_asked_for = false;
+            stand_in.is_conditional = false;
         }
     }
 
@@ -163,11 +163,11 @@ impl Exchange {
         failure: UpstreamFailure,
         now: u64,
     ) -> bool {
-        let said_by_node = match failure {
+        let is_error = match failure {
             UpstreamFailure::Status(status) => matches!(status, 500 | 502 | 503 | 504),
             _ => true,
         };
-        said_by_node && entry.may_serve_stale_if_error(now)
+        is_error && entry.may_serve_stale_if_error(now)
             || self.config.cache.use_stale.covers(failure) && entry.may_serve_stale(now)
     }
 
@@ -181,7 +181,7 @@ impl Exchange {
             return false;
         };
         if head.status == 304 {
-            return stand_in.is_asked_for && self.revalidated(&stand_in.entry, head);
+            return stand_in.is_conditional && self.revalidated(&stand_in.entry, head);
         }
         // a host that reports no failure has no link to an owner either
         let (failure, stands_in) = match self.looked.failed {
@@ -219,9 +219,9 @@ impl Exchange {
         id: Option<&[u8]>,
         status: CacheStatus,
     ) -> bool {
-        let mut asked = self.saved_lookup_request();
+        let mut lookup = self.saved_lookup_request();
         if let Some(failed) = self.looked.failed {
-            asked.now = failed.now;
+            lookup.now = failed.now;
         }
         let is_too_long = self.exceeds_limit(entry, id);
         let limit = usize::try_from(self.config.memory).unwrap_or(usize::MAX);
@@ -230,7 +230,7 @@ impl Exchange {
         if self.next_state(Event::Replace).is_err() || !stands || is_too_long {
             return false;
         }
-        let answer = self.respond_with(entry, id, &asked, EntryReservations::default());
+        let answer = self.respond_with(entry, id, &lookup, EntryReservations::default());
         let Some(answer) = answer else {
             return false;
         };

@@ -23,7 +23,7 @@ pub(in crate::exchange) struct SplitBatch {
     /// Status of the node's response.
     pub(in crate::exchange) node_status: u16,
     /// The buffered body of the node's response.
-    pub(in crate::exchange) held: BufferedBody,
+    pub(in crate::exchange) buffered: BufferedBody,
     /// Status that replaces the node's status for the client, because the node's contradicts the
     /// merged body; 0: none.
     pub(in crate::exchange) status: u16,
@@ -52,7 +52,7 @@ pub(in crate::exchange) enum BatchSource {
     /// The error of a denied call, and the id under which it is sent.
     Denied(Arc<CacheEntry>, Vec<u8>),
     /// The id of a forwarded call, and its response limit in bytes.
-    Asked(Vec<u8>, Option<u64>),
+    Forwarded(Vec<u8>, Option<u64>),
 }
 
 impl SplitBatch {
@@ -61,7 +61,7 @@ impl SplitBatch {
             BatchSource::Stored(entry, id) | BatchSource::Denied(entry, id) => {
                 Some((entry, &id[..]))
             }
-            BatchSource::Asked(..) => None,
+            BatchSource::Forwarded(..) => None,
         })
     }
 
@@ -73,7 +73,7 @@ impl SplitBatch {
     /// Whether no forwarded call has an id, so that the node has nothing to respond.
     pub(in crate::exchange) fn is_all_stored(&self) -> bool {
         let mut places = self.places.iter();
-        !places.any(|place| matches!(place, BatchSource::Asked(..)))
+        !places.any(|place| matches!(place, BatchSource::Forwarded(..)))
     }
 
     /// Whether the whole batch was forwarded: the node's response is the client's, unless it
@@ -87,7 +87,7 @@ impl SplitBatch {
         let places = self.places.iter();
         places
             .filter_map(|place| match place {
-                BatchSource::Asked(_, most) => *most,
+                BatchSource::Forwarded(_, most) => *most,
                 _ => None,
             })
             .min()
@@ -96,7 +96,7 @@ impl SplitBatch {
     /// Whether the node's response can be streamed behind the stored responses.
     pub(in crate::exchange) fn may_stream(&self) -> bool {
         let first = self
-            .held
+            .buffered
             .body
             .iter()
             .find(|byte| !byte.is_ascii_whitespace());
@@ -128,18 +128,18 @@ impl SplitBatch {
             .ok_or(UnusableResponse::Unreadable)?;
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let (most, limit) = (size(self.max_buffered(config)), size(config.memory));
-        let held = &mut self.held;
-        let reservation = held
+        let buffered = &mut self.buffered;
+        let reservation = buffered
             .reservation
             .as_mut()
             .ok_or(UnusableResponse::Unreadable)?;
-        let before = held.body.len();
+        let before = buffered.body.len();
         let mut may_take =
             |length: usize| reservation.grow_to(before.saturating_add(length), limit);
-        let body = match coded.decode(&held.body, most, &mut may_take) {
+        let body = match coded.decode(&buffered.body, most, &mut may_take) {
             Err(InflateError::Bad) => {
                 self.is_cut = true;
-                coded.decode_beginning(&held.body, most, may_take)
+                coded.decode_beginning(&buffered.body, most, may_take)
             }
             whole => whole,
         };
@@ -151,7 +151,7 @@ impl SplitBatch {
 
     /// Bytes of the node's response that have to be decoded and read.
     pub(in crate::exchange) fn work_of_decoding(&self, config: &RouteConfig) -> usize {
-        let body = &self.held.body;
+        let body = &self.buffered.body;
         match self.coding.supported() {
             Some(RequestCoding::Gzip) => decompression_work(body, config),
             // most bodies compress to a fifth of their length
@@ -162,10 +162,10 @@ impl SplitBatch {
 
     /// Discards the node's response, and releases its memory.
     pub(in crate::exchange) fn discard_upstream_part(&mut self, loss: UnusableResponse) {
-        let held = &mut self.held;
-        *held = BufferedBody {
-            borrowed: std::mem::take(&mut held.borrowed),
-            recoded_edits: std::mem::take(&mut held.recoded_edits),
+        let buffered = &mut self.buffered;
+        *buffered = BufferedBody {
+            borrowed: std::mem::take(&mut buffered.borrowed),
+            recoded_edits: std::mem::take(&mut buffered.recoded_edits),
             ..BufferedBody::default()
         };
         self.lost = Some(loss);
@@ -174,7 +174,7 @@ impl SplitBatch {
     /// Returns the beginning of the node's array with the stored responses in front of its
     /// elements; `None` if it is no array, or the whole batch was forwarded.
     pub(in crate::exchange) fn array_prefix(&self) -> Result<Option<Vec<u8>>, OutOfMemory> {
-        let answer = &self.held.body[..];
+        let answer = &self.buffered.body[..];
         let Some(start) = answer.iter().position(|byte| !byte.is_ascii_whitespace()) else {
             return Ok(None);
         };

@@ -33,7 +33,7 @@ impl Exchange {
         &mut self,
         entry: &CacheEntry,
         id: &[u8],
-        asked: &LookupRequest<'_>,
+        lookup: &LookupRequest<'_>,
         mut borrowed: EntryReservations,
     ) -> Option<Box<ResponseBody>> {
         let ssz = self.requested_result_format()?;
@@ -50,16 +50,16 @@ impl Exchange {
             // errors, results of another type and results beyond a limit: the node's JSON
             Err(why) => {
                 self.not_ssz = Some(why.mode());
-                let body = match self.may_gzip(asked) {
+                let body = match self.may_gzip(lookup) {
                     true => entry.gzip(id)?,
                     false => json,
                 };
-                return Some(self.respond(entry, Some(body), asked, borrowed));
+                return Some(self.respond(entry, Some(body), lookup, borrowed));
             }
         };
         borrowed.push(EntryReservation::Assembled { _memory: memory });
-        let body = self.compress_result(result, asked)?;
-        let answer = self.respond(entry, Some(body), asked, borrowed);
+        let body = self.compress_result(result, lookup)?;
+        let answer = self.respond(entry, Some(body), lookup, borrowed);
         self.head_edits.retain(|edit| {
             let is = |name: &str| edit.name.eq_ignore_ascii_case(name);
             !is("content-type") && !is("etag") && !is_byte_dependent_header(edit.name.as_bytes())
@@ -106,9 +106,9 @@ impl Exchange {
 
     /// Compresses the result where the client accepts gzip, and it saves bytes or identity is
     /// refused.
-    fn compress_result(&self, result: Vec<u8>, asked: &LookupRequest<'_>) -> Option<Body> {
+    fn compress_result(&self, result: Vec<u8>, lookup: &LookupRequest<'_>) -> Option<Body> {
         let is_long = result.len() as u64 >= self.config.min_length;
-        if self.may_gzip(asked) && (is_long || self.request.accept_encoding.refuses_identity()) {
+        if self.may_gzip(lookup) && (is_long || self.request.accept_encoding.refuses_identity()) {
             let coded = open(&result, self.config.comp_level);
             let coded = coded.and_then(|coded| splice([MemberPart::Open(&coded)]));
             let is_shorter = |coded: &Body| coded.length() < result.len() as u64;

@@ -43,40 +43,40 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
-    pub fn report_status(&mut self, tell: &StatusRequest<'_>) -> Result<LookupAction, Misuse> {
+    pub fn report_status(&mut self, request: &StatusRequest<'_>) -> Result<LookupAction, Misuse> {
         self.is_administrative = true;
         let waited = self.take_wakeup();
         let Phase::AwaitingHead = self.phase else {
             return Err(self.misuse(Event::Miss));
         };
-        if !matches!(tell.method, b"GET" | b"HEAD") {
+        if !matches!(request.method, b"GET" | b"HEAD") {
             let allow = HeadEdit::set("Allow", b"GET, HEAD");
             return self.respond_own(405, PLAIN, b"GET tells\n".to_vec(), [allow]);
         }
-        let format = match Format::from_query(tell.query) {
+        let format = match Format::from_query(request.query) {
             Ok(format) => format,
             Err(error) => return self.respond_own(400, PLAIN, (error + "\n").into_bytes(), None),
         };
         let shared = Arc::clone(&self.config.process.shared);
         let owner = shared.owner();
         if let (None, Some(owner), Some(waiter), true) =
-            (&waited, owner, tell.waiter, format.needs_owner())
+            (&waited, owner, request.waiter, format.needs_owner())
         {
-            if owner.query_status(waiter, tell.now) {
+            if owner.query_status(waiter, request.now) {
                 let waits = WaitingRequest::new(&shared, waiter, WaitTarget::AdminReply);
                 self.transition(Event::Wait, |_| Phase::Waiting(waits))?;
                 return Ok(LookupAction::Wait);
             }
         }
-        let said = owner.zip(tell.waiter).filter(|_| waited.is_some());
-        let said = said.and_then(|(owner, waiter)| owner.claim_admin_reply(waiter));
+        let reply = owner.zip(request.waiter).filter(|_| waited.is_some());
+        let reply = reply.and_then(|(owner, waiter)| owner.claim_admin_reply(waiter));
         drop(waited);
-        let said = said.filter(|(status, _)| *status == 200);
+        let reply = reply.filter(|(status, _)| *status == 200);
         let body = format.write(|| Report {
-            host: tell.host.to_owned(),
-            now: tell.wall,
-            sums: tell.board.totals(),
-            owner: said.and_then(|(_, json)| serde_json::from_slice(&json).ok()),
+            host: request.host.to_owned(),
+            now: request.wall,
+            sums: request.board.totals(),
+            owner: reply.and_then(|(_, json)| serde_json::from_slice(&json).ok()),
             has_owner: owner.is_some(),
         });
         let no_store = HeadEdit::set("Cache-Control", b"no-store");

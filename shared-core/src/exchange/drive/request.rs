@@ -69,13 +69,16 @@ impl Driver {
         }
         let limit = usize::try_from(exchange.config.memory).unwrap_or(usize::MAX);
         let bytes = usize::try_from(received).unwrap_or(usize::MAX);
-        if self.kept.is_none() {
-            self.kept = exchange.config.process.budget.reserve(0, limit);
+        if self.body_reservation.is_none() {
+            self.body_reservation = exchange.config.process.budget.reserve(0, limit);
         }
-        let has_room = self.kept.as_mut().is_some_and(|kept| match bytes {
-            0..=SHORT_COPY => kept.grow_to(bytes, limit),
-            _ => kept.grow_to_share(bytes, limit),
-        });
+        let has_room = self
+            .body_reservation
+            .as_mut()
+            .is_some_and(|reservation| match bytes {
+                0..=SHORT_COPY => reservation.grow_to(bytes, limit),
+                _ => reservation.grow_to_share(bytes, limit),
+            });
         self.lacks_room = !has_room || memory::is_short();
         (!self.lacks_room).then_some(may_become)
     }
@@ -135,13 +138,13 @@ impl Driver {
     pub fn lookup(
         &mut self,
         body: RequestBody<'_>,
-        asked: LookupRequest<'_>,
+        lookup: LookupRequest<'_>,
     ) -> Result<Step, Misuse> {
         let room = self.room.take();
-        let found = self.evaluate_and_lookup(body, asked);
+        let found = self.evaluate_and_lookup(body, lookup);
         drop(room);
         if self.seeking == LookupPhase::Done {
-            self.kept = None;
+            self.body_reservation = None;
         }
         found
     }
@@ -149,7 +152,7 @@ impl Driver {
     fn evaluate_and_lookup(
         &mut self,
         body: RequestBody<'_>,
-        asked: LookupRequest<'_>,
+        lookup: LookupRequest<'_>,
     ) -> Result<Step, Misuse> {
         let (lacks_room, is_too_long) = (self.lacks_room, self.is_too_long);
         let exchange = self.exchange_for(Event::Miss)?;
@@ -159,7 +162,7 @@ impl Driver {
             // a request that was not evaluated is not forwarded
             match ruling.unwrap_or(PolicyDecision::Refused(Unverifiable::Memory)) {
                 PolicyDecision::Allowed => {}
-                PolicyDecision::PartlyDenied => return self.lookup_allowed_calls(body, asked),
+                PolicyDecision::PartlyDenied => return self.lookup_allowed_calls(body, lookup),
                 denied => {
                     exchange.deny(denied)?;
                     self.seeking = LookupPhase::Done;
@@ -169,12 +172,12 @@ impl Driver {
         }
         if exchange.requires_rewrite() {
             if exchange.config.caches() {
-                catch_panic(|| exchange.may_invalidate(&asked)).unwrap_or_default();
+                catch_panic(|| exchange.may_invalidate(&lookup)).unwrap_or_default();
             }
             self.seeking = LookupPhase::Done;
             return self.rewrite(body);
         }
-        if catch_panic(|| exchange.is_witness_call(body, &asked)).unwrap_or(false) {
+        if catch_panic(|| exchange.is_witness_call(body, &lookup)).unwrap_or(false) {
             self.seeking = LookupPhase::Done;
             return self.rewrite(body);
         }
@@ -194,7 +197,7 @@ impl Driver {
             self.seeking = LookupPhase::Done;
             return self.forward(body);
         }
-        match self.lookup_stored(body, asked)? {
+        match self.lookup_stored(body, lookup)? {
             LookupAction::Forward => self.forward(body),
             found => Ok(self.step_for_action(found)),
         }
@@ -204,7 +207,7 @@ impl Driver {
     fn lookup_allowed_calls(
         &mut self,
         body: Option<&[u8]>,
-        asked: LookupRequest<'_>,
+        lookup: LookupRequest<'_>,
     ) -> Result<Step, Misuse> {
         let exchange = self.exchange_for(Event::Miss)?;
         let is_too_long = body.is_some_and(|body| exchange.is_too_long(body));
@@ -213,11 +216,11 @@ impl Driver {
         }
         if exchange.config.caches() && !exchange.is_call() {
             // handled like any other POST
-            catch_panic(|| exchange.may_invalidate(&asked)).unwrap_or_default();
+            catch_panic(|| exchange.may_invalidate(&lookup)).unwrap_or_default();
         }
         let found = match is_too_long || !exchange.is_call() || exchange.is_not_for_cache() {
             true => LookupAction::Forward,
-            false => self.lookup_stored(body, asked)?,
+            false => self.lookup_stored(body, lookup)?,
         };
         if found != LookupAction::Forward {
             return Ok(self.step_for_action(found));
@@ -248,18 +251,18 @@ impl Driver {
     fn lookup_stored(
         &mut self,
         body: Option<&[u8]>,
-        asked: LookupRequest<'_>,
+        lookup: LookupRequest<'_>,
     ) -> Result<LookupAction, Misuse> {
         let exchange = self.exchange_for(Event::Miss)?;
         let filters = &exchange.config.filters;
-        let asked = LookupRequest {
+        let lookup = LookupRequest {
             // a request without a complete body is no call here: its beginning is not used
             body: body.unwrap_or_default(),
-            coding_allowed: asked.coding_allowed && !filters.has_body_filter(),
-            whole: asked.whole || asked.filters && !filters.has_no_body_filter(),
-            ..asked
+            coding_allowed: lookup.coding_allowed && !filters.has_body_filter(),
+            whole: lookup.whole || lookup.filters && !filters.has_no_body_filter(),
+            ..lookup
         };
-        let found = match catch_panic(|| exchange.lookup(asked)) {
+        let found = match catch_panic(|| exchange.lookup(lookup)) {
             Some(found) => found?,
             None => {
                 exchange.reset_lookup();
@@ -320,9 +323,9 @@ impl Driver {
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
     #[cfg(not(target_family = "wasm"))]
-    pub fn report_status(&mut self, tell: &StatusRequest<'_>) -> Result<Step, Misuse> {
+    pub fn report_status(&mut self, request: &StatusRequest<'_>) -> Result<Step, Misuse> {
         let exchange = self.exchange_for(Event::Miss)?;
-        Ok(match exchange.report_status(tell)? {
+        Ok(match exchange.report_status(request)? {
             LookupAction::Wait => Step::Wait,
             _ => Step::Respond,
         })

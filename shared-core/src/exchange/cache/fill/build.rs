@@ -61,7 +61,7 @@ impl Fill {
 
     /// Creates entries from the node's body.
     fn build_or_transcode(&mut self, body: &[u8], room: &mut Vec<u8>) {
-        let transcoder = match &mut self.what {
+        let transcoder = match &mut self.target {
             FillTarget::Resource(resource) => resource.transcoder.take(),
             FillTarget::Call(_) | FillTarget::Batch(_) => None,
         };
@@ -99,7 +99,7 @@ impl Fill {
         made: &mut Transcoded,
         room: &mut Vec<u8>,
     ) {
-        let FillTarget::Resource(resource) = &mut self.what else {
+        let FillTarget::Resource(resource) = &mut self.target else {
             return;
         };
         resource.transcoder = None;
@@ -175,14 +175,14 @@ impl Fill {
         body: &[u8],
         room: &mut Vec<u8>,
     ) -> Option<(&CacheEntry, Vec<u8>)> {
-        let is_done = match &self.what {
+        let is_done = match &self.target {
             FillTarget::Resource(resource) => resource.transcoded.is_some(),
             FillTarget::Call(_) | FillTarget::Batch(_) => false,
         };
         if !is_done {
             self.build_entries(body, room);
         }
-        let id = match &self.what {
+        let id = match &self.target {
             FillTarget::Batch(_) => return None,
             FillTarget::Call(wanted) => wanted.id.clone(),
             FillTarget::Resource(_) => Vec::new(),
@@ -198,14 +198,14 @@ impl Fill {
             // the body could not be decoded
             return;
         }
-        if let FillTarget::Resource(resource) = &self.what {
+        if let FillTarget::Resource(resource) = &self.target {
             let is_plain = self.coding == Coding::Identity && resource.transcoded.is_none();
             self.refused = is_plain.then(|| resource.ssz_rejection(body)).flatten();
             if self.refused.is_some() {
                 return;
             }
         }
-        self.entries = match &self.what {
+        self.entries = match &self.target {
             FillTarget::Batch(wanted) => self.build_batch_entries(wanted, body, room),
             FillTarget::Call(wanted) => self
                 .build_single_call(wanted, body, room)
@@ -243,7 +243,7 @@ impl Fill {
 
     /// Returns the hot entry of the resource in its other format, if its value is different.
     fn differing_format(&self) -> Option<(Key, Arc<CacheEntry>)> {
-        let FillTarget::Resource(resource) = &self.what else {
+        let FillTarget::Resource(resource) = &self.target else {
             return None;
         };
         let negotiated = resource.ssz.filter(|ssz| ssz.format().is_some())?;
@@ -270,7 +270,7 @@ impl Fill {
     /// Whether a complete response shows that no entry of this kind can exist any more;
     /// `or_fails`: an error shows it, too.
     fn shows_absence(&self, body: &[u8], or_fails: bool) -> bool {
-        match &self.what {
+        match &self.target {
             FillTarget::Call(wanted) => response::parse(body).is_ok_and(|answer| {
                 body[answer.id.clone()] == wanted.id
                     && match answer.outcome {
@@ -279,7 +279,7 @@ impl Fill {
                     }
             }),
             FillTarget::Resource(resource) => {
-                resource.said.lifetime.is_none()
+                resource.directives.lifetime.is_none()
                     && (resource.transcoded.is_some() || scan::check(body).is_ok())
                     && self.judge_resource(resource, body).is_none()
             }
@@ -292,7 +292,7 @@ impl Fill {
         if let Some(why) = self.why.get() {
             return why;
         }
-        match &self.what {
+        match &self.target {
             // a node that sends long unusable results costs no second pass
             FillTarget::Call(_) if body.len() > MIN_UNCHECKED_BYTES => {
                 match self.depends_on_other_api() {
@@ -315,11 +315,11 @@ impl Fill {
 
     /// Whether the response is not stored because the namespace follows a node of the other API.
     pub(in crate::exchange) fn depends_on_other_api(&self) -> bool {
-        match &self.what {
+        match &self.target {
             FillTarget::Call(wanted) => wanted.prospect.depends_on_other_api(self.dispatch_mark()),
             // a lifetime that the node itself sets is valid in any case
             FillTarget::Resource(resource) => {
-                resource.said.lifetime.is_none()
+                resource.directives.lifetime.is_none()
                     && resource.route.depends_on_other_api(self.dispatch_mark())
             }
             FillTarget::Batch(_) => false,
@@ -366,22 +366,22 @@ impl Fill {
         let Some(ids) = counted(answers.iter().map(|answer| &body[answer.id.clone()])) else {
             return built;
         };
-        let mut asked = by_id();
-        if asked.try_reserve(wanted.len()).is_err() {
+        let mut wanted_by_id = by_id();
+        if wanted_by_id.try_reserve(wanted.len()).is_err() {
             return built;
         }
-        asked.extend(wanted.iter().map(|wanted| (&wanted.id[..], wanted)));
+        wanted_by_id.extend(wanted.iter().map(|wanted| (&wanted.id[..], wanted)));
         // receipts may arrive before their block
         for answer in &answers {
             if let (Some(wanted), Outcome::Result(result)) =
-                (asked.get(&body[answer.id.clone()]), &answer.outcome)
+                (wanted_by_id.get(&body[answer.id.clone()]), &answer.outcome)
             {
                 self.record_block_size(wanted, &body[result.clone()]);
             }
         }
         for answer in &answers {
             let id = &body[answer.id.clone()];
-            let wanted = asked.get(id).filter(|_| ids.get(id) == Some(&1));
+            let wanted = wanted_by_id.get(id).filter(|_| ids.get(id) == Some(&1));
             let entry = wanted.and_then(|wanted| self.build_call_entry(wanted, body, answer, room));
             if entry.is_some_and(|entry| push(&mut built, entry).is_none()) {
                 break;
@@ -428,8 +428,8 @@ impl Fill {
     /// Locates the parts of a long response, unless it has to be read now: it is nested too deep
     /// for a later check, or the last unchecked entry of its key was unreadable.
     fn locate_unchecked(&self, wanted: &FillCall, body: &[u8]) -> Option<Response> {
-        let asked_at = self.settings.asked_at;
-        let is_known = self.shared.unreadable.contains(&wanted.key, asked_at);
+        let sent_at = self.settings.sent_at;
+        let is_known = self.shared.unreadable.contains(&wanted.key, sent_at);
         locate_result(body, &wanted.id).filter(|_| !is_known && is_shallow(body))
     }
 
@@ -442,7 +442,7 @@ impl Fill {
     ) -> Option<BuiltEntry> {
         let (result, judged) = match answer.outcome.clone() {
             Outcome::Result(result) => {
-                if let FillTarget::Call(_) = self.what {
+                if let FillTarget::Call(_) = self.target {
                     self.record_block_size(wanted, &body[result.clone()]);
                 }
                 let judged = self.classify(wanted, &body[result.clone()]);
@@ -531,13 +531,13 @@ impl Fill {
         body: &[u8],
         outcome: &Outcome,
     ) -> Option<Classification> {
-        let came = match outcome {
+        let call_outcome = match outcome {
             Outcome::Result(result) => CallOutcome::Result(&body[result.clone()]),
             Outcome::Error(error) => CallOutcome::Error(&body[error.clone()]),
         };
         let judged = wanted
             .prospect
-            .classify_empty(came, self.call_facts(wanted));
+            .classify_empty(call_outcome, self.call_facts(wanted));
         (judged.valid > 0 || self.has_waiters()).then_some(judged)
     }
 
@@ -564,13 +564,13 @@ impl Fill {
         };
         // a new head makes no range incomplete
         let epoch = self.dispatch_mark().map_or(0, |mark| mark.branch);
-        let said = ReportedResult::new(
+        let reported = ReportedResult::new(
             result,
-            self.settings.asked_at,
+            self.settings.sent_at,
             self.settings.generation,
             epoch,
         );
-        if self.shared.repeated.is_confirmed(key, said) {
+        if self.shared.repeated.is_confirmed(key, reported) {
             let class = Class::Immutable;
             return Some(Classification {
                 class,
@@ -604,7 +604,7 @@ impl Fill {
                 .dispatch_mark()
                 .map(|mark| (self.settings.namespace, mark.epoch)),
             height: judged.and_then(|judged| judged.height),
-            stale: match self.what {
+            stale: match self.target {
                 FillTarget::Resource(_) => self.stale,
                 // the extensions of RFC 5861 apply to resources only
                 FillTarget::Call(_) | FillTarget::Batch(_) => StaleDirectives {
@@ -636,7 +636,7 @@ impl Fill {
         if resource.undelimited && scan::check(body).is_err() {
             return None;
         }
-        let (judged, valid) = match resource.said.lifetime {
+        let (judged, valid) = match resource.directives.lifetime {
             Some(lifetime) => (None, lifetime),
             None => {
                 let judged = self.judge_resource(resource, body);
@@ -658,7 +658,7 @@ impl Fill {
         let meta = EntryMeta {
             status: resource.status,
             fields,
-            age: resource.said.age,
+            age: resource.directives.age,
             revalidates: resource.status == 200
                 && resource.transcoded.is_none()
                 && (has("etag") || has("last-modified")),

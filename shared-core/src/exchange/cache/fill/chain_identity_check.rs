@@ -97,7 +97,7 @@ impl Fill {
         if let Some(how) = self.wrong_chain.take() {
             self.entries.clear();
             self.refused = Some(Reason::WrongChain);
-            suspend(&self.shared, &self.scope, &how, self.settings.asked_at);
+            suspend(&self.shared, &self.scope, &how, self.settings.sent_at);
         }
     }
 

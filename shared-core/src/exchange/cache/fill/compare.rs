@@ -23,11 +23,11 @@ impl Fill {
         if compared.found.is_some() {
             return;
         }
-        let came = self
+        let fetched = self
             .entries
             .first()
             .filter(|it| !it.entry.is_empty_result());
-        let needed = came
+        let needed = fetched
             .filter(|_| !self.rekeyed)
             .map(|built| comparison_memory(&compared.sent, &built.entry));
         let has_room = needed.is_some_and(|needed| {
@@ -49,7 +49,7 @@ impl Fill {
         let Some(compared) = self.compared.take() else {
             return;
         };
-        let Some(key) = self.what.key() else {
+        let Some(key) = self.target.key() else {
             return;
         };
         let sent = &compared.sent;
@@ -90,12 +90,12 @@ impl Fill {
     }
 
     fn hex(&self) -> String {
-        let key = self.what.key().unwrap_or_default();
+        let key = self.target.key().unwrap_or_default();
         const_hex::encode(key)
     }
 
     fn line(&self, how: &str, age: u64, purges: bool) -> String {
-        let name = match &self.what {
+        let name = match &self.target {
             FillTarget::Call(wanted) => &wanted.method,
             FillTarget::Resource(resource) => &resource.name,
             FillTarget::Batch(_) => &Vec::new(),

@@ -34,7 +34,7 @@ use verification::HitVerification;
 /// hands its leadership over to a follower.
 #[derive(Debug)]
 pub struct Fill {
-    what: FillTarget,
+    target: FillTarget,
     scope: VaryKey,
     token: Option<Leadership>,
     /// Leaderships of the calls of a batch.
@@ -94,7 +94,7 @@ pub(in crate::exchange) struct BuiltEntry {
 pub(in crate::exchange) struct FillSettings {
     /// Time at which the request was sent to the node, in milliseconds: a response is as old as
     /// its request, however slowly the client reads it.
-    pub(in crate::exchange) asked_at: u64,
+    pub(in crate::exchange) sent_at: u64,
     /// The last purge that was known at that time.
     pub(in crate::exchange) generation: u64,
     /// The last invalidation that was known at that time.
@@ -107,7 +107,7 @@ pub(in crate::exchange) struct FillSettings {
     /// Maximum length of SSZ that is generated, in bytes.
     pub(in crate::exchange) max_ssz: u64,
     /// The node receives no `Accept-Encoding`, whatever the client accepts.
-    pub(in crate::exchange) asks_identity: bool,
+    pub(in crate::exchange) requests_identity: bool,
     pub(in crate::exchange) gate: CompressionGate,
     /// Maximum length of a response that is stored, in bytes.
     pub(in crate::exchange) max_entry: usize,
@@ -121,14 +121,14 @@ pub(in crate::exchange) struct FillSettings {
 
 impl Fill {
     pub(in crate::exchange) fn new(
-        what: FillTarget,
+        target: FillTarget,
         scope: VaryKey,
         token: Option<Leadership>,
         shared: Arc<Shared>,
         settings: FillSettings,
     ) -> Self {
         Self {
-            what,
+            target,
             scope,
             token,
             tokens: Vec::new(),
@@ -156,10 +156,10 @@ impl Fill {
 
     /// Leads the flights of all calls of the batch that no other request fetches.
     pub(in crate::exchange) fn lead_all(&mut self) {
-        let FillTarget::Batch(wanted) = &self.what else {
+        let FillTarget::Batch(wanted) = &self.target else {
             return;
         };
-        let (shared, now) = (&self.shared, self.settings.asked_at);
+        let (shared, now) = (&self.shared, self.settings.sent_at);
         let may_share = |key: &Key| shared.unkept.get(key, now) != Some(Uncacheable::RequesterOnly);
         for wanted in wanted.iter().filter(|wanted| may_share(&wanted.key)) {
             if self.tokens.try_reserve(1).is_err() {
@@ -180,13 +180,13 @@ impl Fill {
             .collect();
         let flights = &self.shared.flights;
         if has_keys && !old.is_empty() {
-            match &self.what {
+            match &self.target {
                 FillTarget::Batch(wanted) => {
                     let led = wanted.iter().filter_map(|wanted| flights.lead(wanted.key));
                     self.tokens.extend(led);
                 }
                 FillTarget::Call(_) | FillTarget::Resource(_) => {
-                    self.token = self.what.key().and_then(|key| flights.lead(key));
+                    self.token = self.target.key().and_then(|key| flights.lead(key));
                 }
             }
         }
@@ -252,7 +252,7 @@ impl Fill {
 
     /// Root that the client requested.
     pub(in crate::exchange) fn root(&self) -> Option<Root> {
-        match &self.what {
+        match &self.target {
             FillTarget::Resource(resource) => resource.root,
             FillTarget::Call(_) | FillTarget::Batch(_) => None,
         }
@@ -284,7 +284,7 @@ impl Fill {
 
     /// Stores `entry` instead of the response. `valid` is its lifetime in milliseconds.
     pub(in crate::exchange) fn set_lifetime(&mut self, entry: CacheEntry, valid: u64) {
-        let key = self.what.key().unwrap_or_default();
+        let key = self.target.key().unwrap_or_default();
         self.entries = vec![BuiltEntry {
             key,
             entry,

@@ -76,7 +76,7 @@ impl Fill {
     /// for themselves whether it is a response to their request.
     fn publish_one(&self, built: BuiltEntry, now: u64) -> (Arc<CacheEntry>, bool) {
         let FillSettings {
-            asked_at,
+            sent_at,
             generation,
             changes,
             namespace,
@@ -84,7 +84,7 @@ impl Fill {
             ..
         } = self.settings;
         let tip_ends = self.dispatch_mark().map_or(0, |mark| mark.tip_ends);
-        let entry = built.entry.stored(asked_at, built.valid);
+        let entry = built.entry.stored(sent_at, built.valid);
         let mut entry = entry.with_invalidation(changes).after_tip_ends(tip_ends);
         if let Some(owner) = self.shared.owner() {
             entry = entry.with_chain_dependency(owner.chains());
@@ -103,7 +103,7 @@ impl Fill {
         let is_current = || self.shared.generation() == generation && entry.is_unchanged_but_age();
         let is_fresh = entry.is_fresh(now);
         if let Some((other_key, other)) = &self.contradicts {
-            if other.meta().stored_at > asked_at && other.is_fresh(now) {
+            if other.meta().stored_at > sent_at && other.is_fresh(now) {
                 // the entry in the other format is newer
                 if let Some(owner) = self.shared.owner() {
                     owner.release_lease(built.key);
@@ -118,7 +118,7 @@ impl Fill {
         if let (Some(hot), true) = (self.shared.hot(), is_current()) {
             // a stale entry may be served, too: an older one must not replace it
             let is_newest = hot.get_any(&built.key).is_none_or(|other| {
-                other.meta().stored_at <= asked_at || is_fresh && !other.is_fresh(now)
+                other.meta().stored_at <= sent_at || is_fresh && !other.is_fresh(now)
             });
             if is_newest && (is_fresh || entry.is_usable_stale(now)) {
                 hot.insert(built.key, Arc::clone(&entry));
@@ -191,7 +191,7 @@ impl Fill {
     }
 
     fn remember_uncacheable(&self, unkept: Uncacheable) {
-        if let (Some(key), false) = (self.what.key(), self.rekeyed) {
+        if let (Some(key), false) = (self.target.key(), self.rekeyed) {
             self.shared.unkept.remember(&key, unkept);
         }
     }

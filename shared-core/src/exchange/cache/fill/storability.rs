@@ -32,7 +32,7 @@ impl Fill {
             return Err(Reason::WrongChain);
         }
         let most = self.settings.max_entry as u64;
-        let is_to_be_ssz = match &self.what {
+        let is_to_be_ssz = match &self.target {
             FillTarget::Resource(resource) => resource.ssz.and_then(TranscodeRequest::format),
             FillTarget::Call(_) | FillTarget::Batch(_) => None,
         };
@@ -41,9 +41,9 @@ impl Fill {
         if is_long && is_to_be_ssz != Some(Format::Ssz) {
             return Err(Reason::Length);
         }
-        let (said, varies, content_type) = self.read(head)?;
-        self.stale = said.stale;
-        if said.forbidden || said.lifetime == Some(0) {
+        let (directives, varies, content_type) = self.read(head)?;
+        self.stale = directives.stale;
+        if directives.forbidden || directives.lifetime == Some(0) {
             return Err(Reason::CacheControl);
         }
         match self.coding {
@@ -51,14 +51,14 @@ impl Fill {
             // the entry is stored as if the response had not been compressed
             Coding::Gzip => self.drop_bytewise_headers(),
             // a coding that was not requested is the same for all clients
-            Coding::Other if self.settings.asks_identity && !varies.is_negotiated() => {}
+            Coding::Other if self.settings.requests_identity && !varies.is_negotiated() => {}
             Coding::Other => return Err(Reason::Coding),
         }
         let is_coded = self.coding == Coding::Other;
         let is_json = media_type::is_json(content_type);
-        match &mut self.what {
+        match &mut self.target {
             FillTarget::Resource(resource) => {
-                resource.said = said;
+                resource.directives = directives;
                 resource.status = head.status;
                 resource.undelimited =
                     !head.delimited && head.content_length.is_none() && head.status != 204;
@@ -71,11 +71,11 @@ impl Fill {
                     return Err(Reason::Status);
                 }
                 let is_route = is_route(&resource.name);
-                if said.lifetime.is_none() && resource.route == Route::Other && is_route {
+                if directives.lifetime.is_none() && resource.route == Route::Other && is_route {
                     return Err(Reason::Route);
                 }
                 let by_route = !is_coded && head.status == 200 && is_json;
-                if said.lifetime.is_none() && !by_route {
+                if directives.lifetime.is_none() && !by_route {
                     return Err(Reason::Lifetime);
                 }
                 if let (Some(negotiated), 200) = (resource.ssz, head.status) {
@@ -120,7 +120,7 @@ impl Fill {
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
-        let is_call = !matches!(self.what, FillTarget::Resource(_));
+        let is_call = !matches!(self.target, FillTarget::Resource(_));
         let mut reader = response_directives::CacheDirectivesReader::default();
         let mut varies = response_directives::VaryHeaders::default();
         let mut content_type: &[u8] = b"";
@@ -173,7 +173,7 @@ impl Fill {
             VaryUpdate::Covered => true,
             VaryUpdate::New(names) => {
                 self.scope.vary(request, Some(names));
-                let has_keys = self.what.rekey(&self.scope);
+                let has_keys = self.target.rekey(&self.scope);
                 self.move_flights(has_keys);
                 has_keys
             }
@@ -209,7 +209,7 @@ where
         return Ok(None);
     };
     match Format::from_content_type(content_type) {
-        Some(came) if came == wanted => Ok(None),
+        Some(actual) if actual == wanted => Ok(None),
         Some(_) => {
             let (chain, max_size) = (&settings.chain, settings.max_ssz);
             let fields = head.fields.clone();

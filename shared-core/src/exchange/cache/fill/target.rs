@@ -92,7 +92,7 @@ pub(in crate::exchange) struct FillResource {
     /// it is complete if it is JSON that closes.
     pub(in crate::exchange) undelimited: bool,
     /// Cache directives of the response's head.
-    pub(in crate::exchange) said: CacheDirectives,
+    pub(in crate::exchange) directives: CacheDirectives,
     pub(in crate::exchange) status: u16,
     /// Bodies of this media type are compressed.
     pub(in crate::exchange) compresses: bool,
@@ -132,7 +132,7 @@ impl FillResource {
             (Some(root), Some(ssz)) if made.format == Format::Ssz => {
                 root::verify_root(made, *ssz.gives, root)
             }
-            _ => made.is_asked_for,
+            _ => made.has_requested_root,
         }
     }
 }

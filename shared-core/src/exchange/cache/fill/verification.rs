@@ -62,26 +62,26 @@ pub(super) fn comparison_memory(one: &CacheEntry, other: &CacheEntry) -> usize {
 }
 
 /// Compares a response with the entry that was sent.
-pub(super) fn difference(sent: &CacheEntry, came: &CacheEntry) -> ComparisonResult {
+pub(super) fn difference(sent: &CacheEntry, fetched: &CacheEntry) -> ComparisonResult {
     let status = |entry: &CacheEntry| entry.meta().status;
-    if status(sent) != status(came) {
-        let (sent, came) = (status(sent), status(came));
-        return ComparisonResult::Different(format!("status {sent}, now {came}"));
+    if status(sent) != status(fetched) {
+        let (sent, fetched) = (status(sent), status(fetched));
+        return ComparisonResult::Different(format!("status {sent}, now {fetched}"));
     }
-    let (Some(sent), Some(came)) = (sent.decode_payload(), came.decode_payload()) else {
+    let (Some(sent), Some(fetched)) = (sent.decode_payload(), fetched.decode_payload()) else {
         return ComparisonResult::Unanswered;
     };
-    let is_same = match sent == came {
+    let is_same = match sent == fetched {
         true => Some(true),
-        false => is_one_value(&sent, &came),
+        false => is_one_value(&sent, &fetched),
     };
     match is_same {
         Some(true) => return ComparisonResult::Same,
         Some(false) => {}
         None => return ComparisonResult::Unanswered,
     }
-    let at = sent.iter().zip(came.iter()).position(|(a, b)| a != b);
-    let at = at.unwrap_or(sent.len().min(came.len()));
+    let at = sent.iter().zip(fetched.iter()).position(|(a, b)| a != b);
+    let at = at.unwrap_or(sent.len().min(fetched.len()));
     let shown = |text: &Bytes| {
         let end = text.len().min(at + LOGGED_BYTES);
         text[at..end].escape_ascii().to_string()
@@ -90,8 +90,8 @@ pub(super) fn difference(sent: &CacheEntry, came: &CacheEntry) -> ComparisonResu
         "of {} bytes from {at} on \"{}\", now of {} \"{}\"",
         sent.len(),
         shown(&sent),
-        came.len(),
-        shown(&came)
+        fetched.len(),
+        shown(&fetched)
     ))
 }
 
