@@ -276,8 +276,8 @@ pub unsafe extern "C" fn sszip_exchange_would_serve_stale(
         let Some(failure) = sszip_failure::numbered(failure, status) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        let said = driver.with_exchange(|exchange| exchange.would_serve_stale(failure, now));
-        write_result!(serves_stale, said.unwrap_or(false));
+        let is_served = driver.with_exchange(|exchange| exchange.would_serve_stale(failure, now));
+        write_result!(serves_stale, is_served.unwrap_or(false));
         sszip_status::SSZIP_STATUS_OK
     })
 }

@@ -438,11 +438,11 @@ pub(super) unsafe fn with_exchange<T>(
 /// `exchange` is NULL or valid.
 pub(super) unsafe fn with_driver<T>(
     exchange: *mut sszip_exchange,
-    what: impl FnOnce(&mut Driver) -> T,
+    action: impl FnOnce(&mut Driver) -> T,
 ) -> Option<T> {
     // SAFETY: the caller's promise.
     let driver = &mut unsafe { exchange.as_mut() }?.driver;
-    catch_panic(|| what(driver))
+    catch_panic(|| action(driver))
 }
 
 /// `data` points at `len` bytes that no one else uses during `'a`, or is NULL

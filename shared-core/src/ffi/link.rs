@@ -125,18 +125,18 @@ pub unsafe extern "C" fn sszip_link_output(
         if out.is_null() {
             return sszip_status::SSZIP_STATUS_NULL;
         }
-        let mut given = 0;
+        let mut written = 0;
         if let Some(link) = link() {
             link.write(slot, |pieces| {
                 for piece in pieces.take(capacity) {
                     // SAFETY: not NULL, and there is room: the contract.
-                    unsafe { out.add(given).write(sszip_str::from_bytes(piece)) };
-                    given += 1;
+                    unsafe { out.add(written).write(sszip_str::from_bytes(piece)) };
+                    written += 1;
                 }
                 0
             });
         }
-        write_result!(count, given);
+        write_result!(count, written);
         sszip_status::SSZIP_STATUS_OK
     })
 }

@@ -70,12 +70,12 @@ struct ThreadResult {
 }
 
 thread_local! {
-    static GIVEN: RefCell<ThreadResult> = RefCell::default();
+    static THREAD_RESULT: RefCell<ThreadResult> = RefCell::default();
 }
 
 /// Replaces the result of this thread.
-fn set_thread_result(given: ThreadResult) {
-    GIVEN.with(|last| *last.borrow_mut() = given);
+fn set_thread_result(result: ThreadResult) {
+    THREAD_RESULT.with(|last| *last.borrow_mut() = result);
 }
 
 fn return_bytes(bytes: Bytes, out: *mut sszip_str) -> sszip_status {
@@ -184,10 +184,10 @@ pub unsafe extern "C" fn sszip_value_lookup_request(
 ) -> sszip_status {
     boundary(|| {
         // SAFETY: the function's contract.
-        let asked = stored_values::lookup_request(&PROCESS.shared, unsafe { name.bytes() });
-        let known = asked.as_ref().ok().and_then(Option::as_ref);
+        let request = stored_values::lookup_request(&PROCESS.shared, unsafe { name.bytes() });
+        let known = request.as_ref().ok().and_then(Option::as_ref);
         write_result!(generation, known.map_or(0, |(_, generation)| *generation));
-        return_result(asked.map(|asked| asked.map(|(text, _)| text)), out)
+        return_result(request.map(|request| request.map(|(text, _)| text)), out)
     })
 }
 
@@ -208,9 +208,9 @@ pub unsafe extern "C" fn sszip_value_decode_reply(
 ) -> sszip_status {
     boundary(|| {
         // SAFETY: the function's contract.
-        let (name, said) = unsafe { (name.bytes(), (head.bytes(), body.bytes())) };
+        let (name, reply) = unsafe { (name.bytes(), (head.bytes(), body.bytes())) };
         return_result(
-            stored_values::accept_reply(&PROCESS.shared, name, said, generation, now),
+            stored_values::accept_reply(&PROCESS.shared, name, reply, generation, now),
             out,
         )
     })
@@ -500,12 +500,12 @@ pub unsafe extern "C" fn sszip_calls_parse(
         write_result!(calls, found.as_ptr());
         write_result!(ncalls, found.len());
         write_result!(is_batch, batch);
-        GIVEN.with(|given| {
-            let mut given = given.borrow_mut();
-            given._calls = found;
+        THREAD_RESULT.with(|result| {
+            let mut result = result.borrow_mut();
+            result._calls = found;
             // a borrowed body is the host's, or in the result already
             if let std::borrow::Cow::Owned(decoded) = plain {
-                given._body = decoded;
+                result._body = decoded;
             }
         });
         sszip_status::SSZIP_STATUS_OK

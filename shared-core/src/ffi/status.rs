@@ -197,7 +197,7 @@ pub unsafe extern "C" fn sszip_exchange_report_status(
         };
         show_open(exchange, counters, board.worker);
         // SAFETY: the function's contract.
-        let told = unsafe {
+        let reported = unsafe {
             exchange.driver.report_status(&StatusRequest {
                 method: method.bytes(),
                 query: query.bytes(),
@@ -209,6 +209,6 @@ pub unsafe extern "C" fn sszip_exchange_report_status(
             })
         };
         // SAFETY: the function's contract.
-        unsafe { write_step(told, step) }
+        unsafe { write_step(reported, step) }
     })
 }

@@ -29,7 +29,7 @@ pub struct sszip_validated_config {
     prefix: Vec<u8>,
     file_prefix: Vec<u8>,
     /// Text of the last call: an error or a warning.
-    said: String,
+    message: String,
     /// Folder, socket, data and heads of a store, and the owner's address;
     /// each ends with NUL after the check.
     store: [String; 4],
@@ -457,8 +457,8 @@ impl sszip_validated_config {
             Ok(_) => sszip_status::SSZIP_STATUS_OK,
             Err(_) => sszip_status::SSZIP_STATUS_INVALID,
         };
-        self.said = result.unwrap_or_else(Some).unwrap_or_default();
-        write_result!(text, sszip_str::from_bytes(self.said.as_bytes()));
+        self.message = result.unwrap_or_else(Some).unwrap_or_default();
+        write_result!(text, sszip_str::from_bytes(self.message.as_bytes()));
         status
     }
 }

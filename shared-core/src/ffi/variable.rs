@@ -40,20 +40,20 @@ pub unsafe extern "C" fn sszip_exchange_variable(
         let exchange = unsafe { exchange.as_mut() };
         let Some(exchange) = exchange else {
             // the values of a request without an exchange are static
-            let said = match variable.text(None) {
+            let value = match variable.text(None) {
                 Some(Cow::Borrowed(text)) => sszip_str::from_bytes(text),
                 _ => sszip_str::ABSENT,
             };
-            write_result!(out, said);
+            write_result!(out, value);
             return sszip_status::SSZIP_STATUS_OK;
         };
         let text = variable.text(exchange.driver.exchange());
         let text = text.map(Cow::into_owned);
-        let is_said = text.is_some();
+        let is_present = text.is_some();
         exchange.text = text.unwrap_or_default();
         write_result!(
             out,
-            match is_said {
+            match is_present {
                 true => sszip_str::from_bytes(&exchange.text),
                 false => sszip_str::ABSENT,
             }
