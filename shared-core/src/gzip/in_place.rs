@@ -183,15 +183,15 @@ mod tests {
         let Ok(mut body) = gzip(plain.clone(), std::slice::from_ref(&whole), 6, true) else {
             panic!("it is coded");
         };
-        let mut given = Vec::new();
-        body.drain(|piece| given.extend_from_slice(piece));
-        assert!(gunzip(&given).unwrap() == plain);
+        let mut drained = Vec::new();
+        body.drain(|piece| drained.extend_from_slice(piece));
+        assert!(gunzip(&drained).unwrap() == plain);
         // the reported lengths remain
-        assert_eq!(body.length(), given.len() as u64);
+        assert_eq!(body.length(), drained.len() as u64);
         assert_eq!(body.plain_length(), plain.len() as u64);
         let left = body.to_vec().into_iter().filter(|byte| *byte != 0).count();
         assert!(
-            !cfg!(target_os = "linux") || left < given.len() / 50,
+            !cfg!(target_os = "linux") || left < drained.len() / 50,
             "{left}"
         );
     }
@@ -208,7 +208,7 @@ mod tests {
             let expected = [&plain[2 * PIECE..], &plain[..2 * PIECE]].concat();
             assert!(gunzip(&body.to_vec()).unwrap() == expected);
             match gzip(plain.clone(), &parts[..1], level, false) {
-                Err(ShrinkError::Plain(kept)) => assert!(kept == plain),
+                Err(ShrinkError::Plain(unchanged)) => assert!(unchanged == plain),
                 _ => panic!("100 bytes alone at level {level}"),
             }
         }
@@ -220,7 +220,7 @@ mod tests {
         let whole = 0..plain.len();
         for level in [1, 6] {
             match gzip(plain.clone(), std::slice::from_ref(&whole), level, false) {
-                Err(ShrinkError::Plain(kept)) => assert!(kept == plain),
+                Err(ShrinkError::Plain(unchanged)) => assert!(unchanged == plain),
                 _ => panic!("level {level}"),
             }
             let Ok(body) = gzip(plain.clone(), std::slice::from_ref(&whole), level, true) else {

@@ -39,7 +39,7 @@ fn put(level: u8, compressor: Compressor) -> Vec<(u8, Compressor)> {
     let mut pool = lock();
     pool.push((level, compressor));
     let mut room = IDLE;
-    let kept = pool
+    let remaining = pool
         .iter()
         .rev()
         .take_while(|(level, _)| match room.checked_sub(size(*level)) {
@@ -50,7 +50,7 @@ fn put(level: u8, compressor: Compressor) -> Vec<(u8, Compressor)> {
             None => false,
         })
         .count();
-    let beyond = pool.len() - kept;
+    let beyond = pool.len() - remaining;
     pool.drain(..beyond).collect()
 }
 

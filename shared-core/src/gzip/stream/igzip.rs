@@ -93,22 +93,22 @@ impl Encoder for Igzip {
         output: &mut [u8],
     ) -> Result<Progress, StreamError> {
         // lengths have 32 bits; the rest is passed by the next call
-        let input_given = &input[..input.len().min(1 << 30)];
+        let chunk = &input[..input.len().min(1 << 30)];
         let output = {
             let most = output.len().min(1 << 30);
             &mut output[..most]
         };
-        let all_given = input_given.len() == input.len();
+        let is_last_chunk = chunk.len() == input.len();
         // SAFETY: the stream is ours and initialised; both buffers are passed with their own
         // lengths and not kept: igzip copies the input that it needs.
         let (result, state) = unsafe {
             let state = &mut *self.stream.as_ptr();
-            state.next_in = input_given.as_ptr();
-            state.avail_in = input_given.len() as u32;
+            state.next_in = chunk.as_ptr();
+            state.avail_in = chunk.len() as u32;
             state.next_out = output.as_mut_ptr();
             state.avail_out = output.len() as u32;
-            state.end_of_stream = u16::from(flush == Flush::Finish && all_given);
-            state.flush = if flush == Flush::Sync && all_given {
+            state.end_of_stream = u16::from(flush == Flush::Finish && is_last_chunk);
+            state.flush = if flush == Flush::Sync && is_last_chunk {
                 SYNC_FLUSH
             } else {
                 NO_FLUSH
@@ -120,10 +120,10 @@ impl Encoder for Igzip {
         }
         let (left, room) = (state.avail_in as usize, state.avail_out as usize);
         Ok(Progress {
-            consumed: input_given.len() - left,
+            consumed: chunk.len() - left,
             written: output.len() - room,
             // it stops only if the input or the room is used up
-            complete: all_given && left == 0 && room > 0,
+            complete: is_last_chunk && left == 0 && room > 0,
         })
     }
 }
