@@ -147,10 +147,10 @@ fn read<'a>(words: &[&'a [u8]]) -> Result<SpecWord, MethodSpecError<'a>> {
             (None, _, _) => (class, at, in_result),
             // first the block in the call, then the block in the result
             (
-                Some((Class::ByFinality, asked, ResultBlockPath::None)),
+                Some((Class::ByFinality, in_call, ResultBlockPath::None)),
                 BlockParam::Result,
                 ResultBlockPath::Path(_),
-            ) if is_block(asked) => (class, asked, in_result),
+            ) if is_block(in_call) => (class, in_call, in_result),
             _ => return Err(MethodSpecError::Combination(word)),
         });
     }
@@ -285,7 +285,7 @@ pub fn to_spec(row: &Method) -> String {
         ResultBlockPath::First => "block=result[0].blockNumber".into(),
         ResultBlockPath::Path(path) => path.to_string(),
     };
-    let asked = match (row.class, row.at) {
+    let in_call = match (row.class, row.at) {
         (Class::Never, _) => return "class=none".into(),
         (Class::Config, _) => return "class=config".into(),
         (Class::Tip, _) if row.in_result == ResultBlockPath::Itself => {
@@ -302,8 +302,8 @@ pub fn to_spec(row: &Method) -> String {
         (_, BlockParam::Range(n, _)) => return format!("range=p[{n}]"),
     };
     match in_result.is_empty() {
-        true => asked,
-        false => format!("{asked} {in_result}"),
+        true => in_call,
+        false => format!("{in_call} {in_result}"),
     }
 }
 

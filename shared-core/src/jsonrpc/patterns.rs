@@ -17,7 +17,7 @@ pub struct Patterns<T> {
 struct Pattern<T> {
     /// The name as it was written, without its `*`.
     name: Box<[u8]>,
-    says: T,
+    value: T,
 }
 
 impl<T> Default for Patterns<T> {
@@ -54,7 +54,7 @@ impl<T> Patterns<T> {
     ///
     /// # Errors
     /// Returns [`PatternError`] and leaves the table unchanged.
-    pub fn add(&mut self, pattern: &[u8], says: T) -> Result<(), PatternError> {
+    pub fn add(&mut self, pattern: &[u8], value: T) -> Result<(), PatternError> {
         let (name, is_beginning) = match pattern {
             [name @ .., b'*'] => (name, true),
             name => (name, false),
@@ -72,7 +72,7 @@ impl<T> Patterns<T> {
         }
         patterns.push(Pattern {
             name: name.into(),
-            says,
+            value,
         });
         match is_beginning {
             true => patterns.sort_by_key(|pattern| usize::MAX - pattern.name.len()),
@@ -87,18 +87,18 @@ impl<T> Patterns<T> {
         let found = |pattern: &Pattern<T>| compare_ignoring_case(&pattern.name, method);
         if let Ok(at) = self.names.binary_search_by(found) {
             let pattern = &self.names[at];
-            if is_of(&pattern.says, *pattern.name == *method) {
-                return Some(&pattern.says);
+            if is_of(&pattern.value, *pattern.name == *method) {
+                return Some(&pattern.value);
             }
         }
         let of_beginning = self.beginnings.iter().find(|pattern| {
             let beginning = method.get(..pattern.name.len());
             beginning.is_some_and(|beginning| {
                 beginning.eq_ignore_ascii_case(&pattern.name)
-                    && is_of(&pattern.says, *beginning == *pattern.name)
+                    && is_of(&pattern.value, *beginning == *pattern.name)
             })
         });
-        of_beginning.map(|pattern| &pattern.says)
+        of_beginning.map(|pattern| &pattern.value)
     }
 }
 

@@ -56,27 +56,27 @@ impl Rules {
     ///
     /// # Errors
     /// Returns [`PatternError`] and leaves the rules unchanged.
-    pub fn add(&mut self, pattern: &[u8], says: RuleAction) -> Result<(), PatternError> {
-        let allows = matches!(says, RuleAction::Allow);
-        self.patterns.add(pattern, says)?;
+    pub fn add(&mut self, pattern: &[u8], action: RuleAction) -> Result<(), PatternError> {
+        let allows = matches!(action, RuleAction::Allow);
+        self.patterns.add(pattern, action)?;
         self.is_closed |= allows;
         Ok(())
     }
 
     /// Evaluates the rules for a method name without escapes.
     pub fn evaluate(&self, method: &[u8]) -> RuleDecision<'_> {
-        let says = self
+        let action = self
             .patterns
-            .find(method, |says, to_the_letter| match says {
+            .find(method, |action, to_the_letter| match action {
                 RuleAction::Deny | RuleAction::Limit(_) => true,
                 RuleAction::Allow => to_the_letter,
             });
-        match (says, self.is_closed) {
+        match (action, self.is_closed) {
             (Some(RuleAction::Limit(limit)), true) if self.allows_exact_name(method) => {
                 RuleDecision::Limited(limit)
             }
             (Some(RuleAction::Limit(_)), true) => RuleDecision::Denied,
-            (Some(says), _) => says.verdict(),
+            (Some(action), _) => action.verdict(),
             (None, true) => RuleDecision::Denied,
             (None, false) => RuleDecision::Allowed,
         }
@@ -84,13 +84,13 @@ impl Rules {
 
     /// Whether a rule allows a method of exactly this name.
     fn allows_exact_name(&self, method: &[u8]) -> bool {
-        let says = self
+        let action = self
             .patterns
-            .find(method, |says, to_the_letter| match says {
+            .find(method, |action, to_the_letter| match action {
                 RuleAction::Deny => true,
                 RuleAction::Limit(_) | RuleAction::Allow => to_the_letter,
             });
-        matches!(says, Some(RuleAction::Limit(_) | RuleAction::Allow))
+        matches!(action, Some(RuleAction::Limit(_) | RuleAction::Allow))
     }
 }
 
@@ -104,13 +104,13 @@ mod tests {
         let mut rules = Rules::default();
         for line in lines {
             let mut words = line.split(' ');
-            let says = match words.next().unwrap() {
+            let action = match words.next().unwrap() {
                 "allow" => RuleAction::Allow,
                 "deny" => RuleAction::Deny,
                 _ => RuleAction::Limit(ConcurrencyLimit::new(1)),
             };
             for word in words {
-                rules.add(word.as_bytes(), says.clone()).unwrap();
+                rules.add(word.as_bytes(), action.clone()).unwrap();
             }
         }
         rules
@@ -257,8 +257,8 @@ mod tests {
             let mut taken: Vec<(String, bool, bool)> = Vec::new();
             for (name, is_beginning, allows) in all {
                 let pattern = if is_beginning { format!("{name}*") } else { name.clone() };
-                let says = if allows { RuleAction::Allow } else { RuleAction::Deny };
-                if rules.add(pattern.as_bytes(), says).is_ok() {
+                let action = if allows { RuleAction::Allow } else { RuleAction::Deny };
+                if rules.add(pattern.as_bytes(), action).is_ok() {
                     taken.push((name, is_beginning, allows));
                 }
             }

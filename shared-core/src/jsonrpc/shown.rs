@@ -63,15 +63,16 @@ impl ShownBlocks {
             ResultContent::EmptyData if self.method.returns_encoded_bytes() => return None,
             _ => {}
         }
-        let said = block::in_result(self.method, result).map(|block| block.number);
-        let said = said.map(|number| match self.method.in_result {
+        let shown = block::in_result(self.method, result).map(|block| block.number);
+        let shown = shown.map(|number| match self.method.in_result {
             ResultBlockPath::Itself | ResultBlockPath::Block if self.is_head => {
                 ShownBlockKind::Head(number)
             }
             ResultBlockPath::Itself | ResultBlockPath::Block => ShownBlockKind::Block(number),
             _ => ShownBlockKind::Part(number),
         });
-        said.or_else(|| self.end_of_history(result).map(ShownBlockKind::Block))
+        shown
+            .or_else(|| self.end_of_history(result).map(ShownBlockKind::Block))
             .or_else(|| block::highest_in_text(result).map(ShownBlockKind::Part))
             .or_else(|| self.named.map(ShownBlockKind::Named))
     }

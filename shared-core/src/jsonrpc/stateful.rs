@@ -226,9 +226,9 @@ mod tests {
     #[test]
     fn storable_methods_are_not_stateful() {
         for row in methods::all() {
-            let is_kept = row.class != methods::Class::Never;
+            let is_storable = row.class != methods::Class::Never;
             assert!(
-                !is_kept || !is_stateful(row.name.as_bytes()),
+                !is_storable || !is_stateful(row.name.as_bytes()),
                 "{}",
                 row.name
             );
