@@ -125,11 +125,11 @@ fn error_text(error: SszError) -> String {
 /// Converts JSON to SSZ.
 ///
 /// # Errors
-/// The error in the JSON, in `what` or in `form`.
-pub fn to_ssz(what: &SszTypeName<'_>, form: &str, json: &[u8]) -> Result<Vec<u8>, String> {
-    let (form, fork) = (parse_form(form)?, what.fork()?);
-    let Some(ResolvedType { schema, ty }) = what.find(fork)? else {
-        return by_version(what, form, json);
+/// The error in the JSON, in `type_name` or in `form`.
+pub fn to_ssz(type_name: &SszTypeName<'_>, form: &str, json: &[u8]) -> Result<Vec<u8>, String> {
+    let (form, fork) = (parse_form(form)?, type_name.fork()?);
+    let Some(ResolvedType { schema, ty }) = type_name.find(fork)? else {
+        return by_version(type_name, form, json);
     };
     let mut reader = ToSsz::new(&schema, ty, form);
     let read = reader.push(json);
@@ -143,9 +143,13 @@ pub fn to_ssz(what: &SszTypeName<'_>, form: &str, json: &[u8]) -> Result<Vec<u8>
 }
 
 /// Converts a response to SSZ in the fork that it names, at any position.
-fn by_version(what: &SszTypeName<'_>, form: InputForm, json: &[u8]) -> Result<Vec<u8>, String> {
+fn by_version(
+    type_name: &SszTypeName<'_>,
+    form: InputForm,
+    json: &[u8],
+) -> Result<Vec<u8>, String> {
     if form == InputForm::Bare {
-        return what.resolve().map(|_| Vec::new());
+        return type_name.resolve().map(|_| Vec::new());
     }
     let version = version(json).map_err(|error| match error.problem() {
         SszErrorKind::NoValue => format!("{error}; a value without its answer needs its fork"),
@@ -156,8 +160,8 @@ fn by_version(what: &SszTypeName<'_>, form: InputForm, json: &[u8]) -> Result<Ve
         .parse()
         .map_err(|unknown| format!("the version {unknown}"))?;
     let (name, schema) = (
-        what.type_name(Some(fork))?,
-        Schema::for_fork(fork, what.preset()?),
+        type_name.type_name(Some(fork))?,
+        Schema::for_fork(fork, type_name.preset()?),
     );
     let ty = schema.find(name);
     let ty = ty.ok_or_else(|| format!("{fork} has no {name}"))?;
@@ -169,9 +173,9 @@ fn by_version(what: &SszTypeName<'_>, form: InputForm, json: &[u8]) -> Result<Ve
 /// Converts SSZ, or its part at a path, to JSON.
 ///
 /// # Errors
-/// The error in the SSZ, in `what` or in the path.
-pub fn to_json(what: &SszTypeName<'_>, path: &str, ssz: &[u8]) -> Result<Vec<u8>, String> {
-    let ResolvedType { schema, ty } = what.resolve()?;
+/// The error in the SSZ, in `type_name` or in the path.
+pub fn to_json(type_name: &SszTypeName<'_>, path: &str, ssz: &[u8]) -> Result<Vec<u8>, String> {
+    let ResolvedType { schema, ty } = type_name.resolve()?;
     let (ty, range) = select(&schema, ty, ssz, path).map_err(error_text)?;
     let part = ssz.get(range).unwrap_or_default();
     json_of(&schema, ty, part).map_err(error_text)
@@ -180,9 +184,9 @@ pub fn to_json(what: &SszTypeName<'_>, path: &str, ssz: &[u8]) -> Result<Vec<u8>
 /// Checks that `ssz` is a value of the type by all rules.
 ///
 /// # Errors
-/// The error in the SSZ, or in `what`.
-pub fn check(what: &SszTypeName<'_>, ssz: &[u8]) -> Result<(), String> {
-    let ResolvedType { schema, ty } = what.resolve()?;
+/// The error in the SSZ, or in `type_name`.
+pub fn check(type_name: &SszTypeName<'_>, ssz: &[u8]) -> Result<(), String> {
+    let ResolvedType { schema, ty } = type_name.resolve()?;
     check_ssz(&schema, ty, ssz).map_err(error_text)
 }
 
@@ -190,8 +194,8 @@ pub fn check(what: &SszTypeName<'_>, ssz: &[u8]) -> Result<(), String> {
 ///
 /// # Errors
 /// The errors of [`to_json`].
-pub fn root(what: &SszTypeName<'_>, path: &str, ssz: &[u8]) -> Result<String, String> {
-    let ResolvedType { schema, ty } = what.resolve()?;
+pub fn root(type_name: &SszTypeName<'_>, path: &str, ssz: &[u8]) -> Result<String, String> {
+    let ResolvedType { schema, ty } = type_name.resolve()?;
     let (ty, range) = select(&schema, ty, ssz, path).map_err(error_text)?;
     let part = ssz.get(range).unwrap_or_default();
     let root = hash_tree_root(&schema, ty, part).map_err(error_text)?;
@@ -266,8 +270,8 @@ mod tests {
     #[test]
     fn invalid_type_or_form_is_reported() {
         let of = |name, fork, preset, form| {
-            let what = SszTypeName { name, fork, preset };
-            to_ssz(&what, form, JSON.as_bytes()).unwrap_err()
+            let type_name = SszTypeName { name, fork, preset };
+            to_ssz(&type_name, form, JSON.as_bytes()).unwrap_err()
         };
         for (error, why) in [
             (of("Checkpoint", "", "", "value"), "say which fork"),

@@ -89,8 +89,8 @@ pub fn set(
 ) -> Result<Option<Vec<u8>>, StoredValueError> {
     let hot = shared.hot().ok_or(StoredValueError::Cache)?;
     let key = value_key(name);
-    let kept = (!memory::is_short()).then(|| Bytes::copy_of(value));
-    let Some(value) = kept.flatten() else {
+    let copied = (!memory::is_short()).then(|| Bytes::copy_of(value));
+    let Some(value) = copied.flatten() else {
         drop(hot.remove(&key));
         return Err(StoredValueError::Memory);
     };
