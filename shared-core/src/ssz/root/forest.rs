@@ -129,15 +129,15 @@ fn pad(
         if from == to {
             break;
         }
-        let kept = *count as usize;
+        let length = *count as usize;
         if lacks(*count) {
             to -= 1;
             nodes[to] = *node;
             *count += 1;
         }
-        from -= kept;
-        to -= kept;
-        nodes.copy_within(from..from + kept, to);
+        from -= length;
+        to -= length;
+        nodes.copy_within(from..from + length, to);
     }
     Ok(())
 }

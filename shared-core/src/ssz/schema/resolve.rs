@@ -21,8 +21,9 @@ pub(super) struct Definitions {
 
 impl Definitions {
     pub(super) fn type_names(&self) -> impl Iterator<Item = &str> {
-        let is_type =
-            |(_, what): &(&String, &Definition)| !matches!(what.means, DefinitionKind::Constant(_));
+        let is_type = |(_, definition): &(&String, &Definition)| {
+            !matches!(definition.means, DefinitionKind::Constant(_))
+        };
         let names = self.by_name.iter().filter(is_type);
         names.map(|(name, _)| name.as_str())
     }
