@@ -126,8 +126,8 @@ fn report_sums_the_counters_of_all_workers() {
 #[test]
 fn request_gauges_are_set_under_their_names() {
     let (board, process) = (board(), Process::default());
-    let _held = process.budget.reserve(700, 1_000).unwrap();
-    let _also_held = process.budget.reserve(7, 1_000).unwrap();
+    let _first = process.budget.reserve(700, 1_000).unwrap();
+    let _second = process.budget.reserve(7, 1_000).unwrap();
     let _transcoded = process.transcodings.reserve(3, 8).unwrap();
     board.set_request_gauges(1, &process);
     let shown = GAUGES.iter().zip(board.totals().gauges);
