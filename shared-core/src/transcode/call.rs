@@ -82,8 +82,8 @@ mod tests {
     #[test]
     fn methods_are_sorted_and_found_by_name() {
         assert!(METHODS.is_sorted_by(|a, b| a.0 < b.0));
-        for (name, given) in METHODS {
-            assert_eq!(result_type(name.as_bytes()), Some(given), "{name}");
+        for (name, response_type) in METHODS {
+            assert_eq!(result_type(name.as_bytes()), Some(response_type), "{name}");
         }
         for name in [
             "",
@@ -99,9 +99,9 @@ mod tests {
     /// A misspelled type name would make the result unavailable as SSZ.
     #[test]
     fn result_types_exist_in_every_fork() {
-        for (method, given) in METHODS {
-            let ResponseType::Result(name, _) = given else {
-                panic!("{method}: {given:?}");
+        for (method, response_type) in METHODS {
+            let ResponseType::Result(name, _) = response_type else {
+                panic!("{method}: {response_type:?}");
             };
             assert!(crate::ssz::Schema::is_fork_independent(name), "{method}");
         }

@@ -214,7 +214,7 @@ impl TranscodeRequest {
         }
         let wanted = self.format()?;
         let is_other = match (wanted, Format::from_content_type(content_type)) {
-            (wanted, Some(came)) => wanted != came,
+            (wanted, Some(actual)) => wanted != actual,
             (_, None) if !self.accepts_one_format_only() => false,
             (wanted, None) if content_type.is_empty() => self.is_typed() || wanted == Format::Ssz,
             // no client reads an event stream as SSZ

@@ -87,7 +87,7 @@ mod tests {
     /// A misspelled part would make no value match its root.
     #[test]
     fn root_parts_exist_in_every_fork() {
-        for given in [
+        for response_type in [
             ResponseType::Type("BeaconState"),
             ResponseType::Type("SignedBeaconBlock"),
             ResponseType::Blinded,
@@ -95,13 +95,13 @@ mod tests {
         ] {
             for fork in Fork::ALL {
                 let schema = Schema::for_fork(*fork, Preset::Mainnet);
-                let name = given.name(*fork, None).unwrap();
+                let name = response_type.name(*fork, None).unwrap();
                 let Some(ty) = schema.find(name) else {
-                    let is_later = given == ResponseType::Blinded && *fork > Fork::Fulu;
+                    let is_later = response_type == ResponseType::Blinded && *fork > Fork::Fulu;
                     assert!(is_later || *fork == Fork::Phase0, "{name} of {fork:?}");
                     continue;
                 };
-                let path = root_part(given).unwrap();
+                let path = root_part(response_type).unwrap();
                 path.split('.')
                     .filter(|step| !step.is_empty())
                     .fold(ty, |ty, step| {

@@ -18,7 +18,7 @@ pub enum ResponseType {
     Produced,
     /// A block to be signed without a payload of its own: the response's head says whether the
     /// payload is included next to it.
-    ProducedBeside,
+    ProducedSeparatePayload,
     /// Light client updates, a list in which each update has its own fork.
     Updates,
     /// The result of a call: the named type, which is the same in every fork, and its version.
@@ -105,7 +105,10 @@ pub(super) const GET_ROUTES: &[(&str, ResponseType)] = &[
         ResponseType::Type("PayloadAttestations"),
     ),
     ("v3/validator/blocks/*", ResponseType::Produced),
-    ("v4/validator/blocks/*", ResponseType::ProducedBeside),
+    (
+        "v4/validator/blocks/*",
+        ResponseType::ProducedSeparatePayload,
+    ),
     (
         "v1/validator/execution_payload_envelopes/*/*",
         ResponseType::Type("ExecutionPayloadEnvelope"),
@@ -137,7 +140,10 @@ pub(super) const POST_ROUTES: &[(&str, ResponseType)] = &[
         "v1/beacon/states/*/validator_identities",
         ResponseType::Same("ValidatorIdentities", Fork::Phase0),
     ),
-    ("v4/validator/blocks/*", ResponseType::ProducedBeside),
+    (
+        "v4/validator/blocks/*",
+        ResponseType::ProducedSeparatePayload,
+    ),
 ];
 
 /// Returns the response type for a target (path and query), or `None` if the route has no SSZ.
@@ -158,7 +164,7 @@ impl ResponseType {
     pub fn block_kind_header(self) -> Option<&'static str> {
         match self {
             ResponseType::Produced => Some(BLINDED),
-            ResponseType::ProducedBeside => Some(INCLUDED),
+            ResponseType::ProducedSeparatePayload => Some(INCLUDED),
             _ => None,
         }
     }
@@ -176,13 +182,13 @@ impl ResponseType {
             ResponseType::Blinded => Some("SignedBlindedBeaconBlock"),
             // v3 and v4 serve different forks
             ResponseType::Produced if fork > Fork::Fulu => None,
-            ResponseType::ProducedBeside if fork <= Fork::Fulu => None,
+            ResponseType::ProducedSeparatePayload if fork <= Fork::Fulu => None,
             ResponseType::Produced => match kind? {
                 true => Some("BlindedBeaconBlock"),
                 false if fork < Fork::Deneb => Some("BeaconBlock"),
                 false => Some("BlockContents"),
             },
-            ResponseType::ProducedBeside => match kind? {
+            ResponseType::ProducedSeparatePayload => match kind? {
                 true => Some("BlockContents"),
                 false => Some("BeaconBlock"),
             },
@@ -199,7 +205,9 @@ impl ResponseType {
                 Some(Fork::Phase0)
             }
             ResponseType::Type(_) | ResponseType::Blinded | ResponseType::Updates => None,
-            ResponseType::Produced | ResponseType::ProducedBeside | ResponseType::Untyped => None,
+            ResponseType::Produced
+            | ResponseType::ProducedSeparatePayload
+            | ResponseType::Untyped => None,
         }
     }
 
@@ -207,7 +215,7 @@ impl ResponseType {
     pub(super) fn may_name_fork(self) -> bool {
         match self {
             ResponseType::Type(_) | ResponseType::Same(..) | ResponseType::Blinded => true,
-            ResponseType::Produced | ResponseType::ProducedBeside => true,
+            ResponseType::Produced | ResponseType::ProducedSeparatePayload => true,
             ResponseType::Result(..) | ResponseType::Status(..) | ResponseType::Reply(..) => false,
             ResponseType::Updates | ResponseType::Untyped => false,
         }
@@ -236,7 +244,10 @@ impl ResponseType {
 
     /// Whether the JSON has members besides the value and the fork.
     pub(super) fn has_extra_json_members(self) -> bool {
-        matches!(self, ResponseType::Produced | ResponseType::ProducedBeside)
+        matches!(
+            self,
+            ResponseType::Produced | ResponseType::ProducedSeparatePayload
+        )
     }
 
     /// Name of the type where the fork is known later, or `None` if the name depends on the fork.
@@ -301,7 +312,7 @@ mod tests {
         let block = b"/eth/v4/validator/blocks/7?randao_reveal=0x00&include_payload=true";
         assert_eq!(
             response_type(b"POST", block),
-            Some(&ResponseType::ProducedBeside)
+            Some(&ResponseType::ProducedSeparatePayload)
         );
         assert_eq!(response_type(b"POST", b"/eth/v3/validator/blocks/7"), None);
     }
@@ -337,7 +348,7 @@ mod tests {
             Some("BlindedBeaconBlock")
         );
         assert_eq!(gives.name(Fork::Gloas, Some(false)), None);
-        let gives = ResponseType::ProducedBeside;
+        let gives = ResponseType::ProducedSeparatePayload;
         assert_eq!(gives.name(Fork::Fulu, Some(true)), None);
         assert_eq!(gives.name(Fork::Gloas, None), None);
         assert_eq!(gives.name(Fork::Gloas, Some(true)), Some("BlockContents"));

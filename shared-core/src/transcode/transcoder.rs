@@ -85,7 +85,7 @@ pub struct Transcoded {
     pub of: Option<(&'static Schema, TypeId)>,
     /// Whether the SSZ that was converted to JSON has the requested root. True if no root was
     /// requested.
-    pub is_asked_for: bool,
+    pub has_requested_root: bool,
 }
 
 impl Transcoder {
@@ -102,11 +102,11 @@ impl Transcoder {
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> Result<Self, TranscodeError> {
         let (mut version, mut kind) = (None, None);
-        let says_kind = gives.block_kind_header();
+        let kind_header = gives.block_kind_header();
         for (name, value) in fields {
             if name.eq_ignore_ascii_case(VERSION.as_bytes()) {
                 version = Some(value);
-            } else if says_kind.is_some_and(|it| name.eq_ignore_ascii_case(it.as_bytes())) {
+            } else if kind_header.is_some_and(|it| name.eq_ignore_ascii_case(it.as_bytes())) {
                 kind = parse_bool(value);
             }
         }
@@ -212,14 +212,14 @@ impl Transcoder {
                 reader.push(piece)?;
                 reader.written() as u64
             }
-            Direction::ToJson(_, _, came) | Direction::Reply(_, _, came) => {
-                *came += piece.len() as u64;
-                *came
+            Direction::ToJson(_, _, received) | Direction::Reply(_, _, received) => {
+                *received += piece.len() as u64;
+                *received
             }
-            Direction::Updates(to, _, came) => {
-                *came += piece.len() as u64;
+            Direction::Updates(to, _, received) => {
+                *received += piece.len() as u64;
                 match to {
-                    Format::Json => *came,
+                    Format::Json => *received,
                     // its length in SSZ is known at the end
                     Format::Ssz => 0,
                 }
@@ -243,11 +243,13 @@ impl Transcoder {
     pub fn written(&self) -> usize {
         match &self.way {
             Direction::ToSsz(reader) => reader.written(),
-            Direction::ToJson(_, _, came) | Direction::Reply(Format::Json, _, came) => {
-                estimated_json_length(*came)
+            Direction::ToJson(_, _, received) | Direction::Reply(Format::Json, _, received) => {
+                estimated_json_length(*received)
             }
-            Direction::Reply(Format::Ssz, _, came) => usize::try_from(*came).unwrap_or(usize::MAX),
-            Direction::Updates(to, _, came) => estimated_updates_length(*to, *came),
+            Direction::Reply(Format::Ssz, _, received) => {
+                usize::try_from(*received).unwrap_or(usize::MAX)
+            }
+            Direction::Updates(to, _, received) => estimated_updates_length(*to, *received),
         }
     }
 
@@ -255,11 +257,13 @@ impl Transcoder {
     pub fn room(&self) -> usize {
         match &self.way {
             Direction::ToSsz(reader) => reader.room(),
-            Direction::ToJson(_, _, came) | Direction::Reply(Format::Json, _, came) => {
-                estimated_json_length(*came)
+            Direction::ToJson(_, _, received) | Direction::Reply(Format::Json, _, received) => {
+                estimated_json_length(*received)
             }
-            Direction::Reply(Format::Ssz, _, came) => usize::try_from(*came).unwrap_or(usize::MAX),
-            Direction::Updates(to, _, came) => estimated_updates_length(*to, *came),
+            Direction::Reply(Format::Ssz, _, received) => {
+                usize::try_from(*received).unwrap_or(usize::MAX)
+            }
+            Direction::Updates(to, _, received) => estimated_updates_length(*to, *received),
         }
     }
 
@@ -280,7 +284,7 @@ impl Transcoder {
             Direction::ToJson(schema, ty, _) => {
                 let is_it = |(gives, root)| root::has_root((schema, ty), all, gives, &root);
                 return Ok(Transcoded {
-                    is_asked_for: self.root.is_none_or(is_it),
+                    has_requested_root: self.root.is_none_or(is_it),
                     ..json(schema, ty, self.fork, all, may_take)?
                 });
             }
@@ -291,7 +295,7 @@ impl Transcoder {
                     fork: None,
                     flags: EnvelopeFlags::default(),
                     of: None,
-                    is_asked_for: true,
+                    has_requested_root: true,
                 });
             }
             Direction::Updates(format, chain, _) => {
@@ -305,7 +309,7 @@ impl Transcoder {
                     fork: None,
                     flags: EnvelopeFlags::default(),
                     of: None,
-                    is_asked_for: true,
+                    has_requested_root: true,
                 });
             }
         };
@@ -334,7 +338,7 @@ impl Transcoder {
             fork: fork.map(Fork::name),
             flags,
             of: self.of.in_fork(fork).filter(|_| !self.nests),
-            is_asked_for: true,
+            has_requested_root: true,
         })
     }
 }
@@ -354,11 +358,11 @@ pub(crate) const fn estimated_ssz_length(json: usize) -> usize {
 }
 
 /// Estimated length of light client updates in the format `to`.
-fn estimated_updates_length(to: Format, came: u64) -> usize {
+fn estimated_updates_length(to: Format, received: u64) -> usize {
     match to {
-        Format::Json => estimated_json_length(came),
+        Format::Json => estimated_json_length(received),
         // nearly all of the JSON is hex
-        Format::Ssz => usize::try_from(came / 2).unwrap_or(usize::MAX),
+        Format::Ssz => usize::try_from(received / 2).unwrap_or(usize::MAX),
     }
 }
 
@@ -388,7 +392,7 @@ fn json(
         fork: None,
         flags: EnvelopeFlags::default(),
         of: None,
-        is_asked_for: true,
+        has_requested_root: true,
     })
 }
 

@@ -217,8 +217,8 @@ mod tests {
         }
         let bare =
             Problem::from_route_response(br#"{"type":"/engine-api/errors/unsupported-fork"}"#);
-        let said = bare.unwrap().to_call(b"1");
-        assert!(said.ends_with(br#""message":"unsupported-fork"}}"#));
+        let call = bare.unwrap().to_call(b"1");
+        assert!(call.ends_with(br#""message":"unsupported-fork"}}"#));
         for none in ["", "{}", "[]", r#"{"type":1}"#, r#"{"error":{"code":1}}"#] {
             assert_eq!(
                 Problem::from_route_response(none.as_bytes()),

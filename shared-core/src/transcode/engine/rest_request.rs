@@ -217,8 +217,8 @@ mod tests {
     fn invalid_head_is_rejected_with_its_status() {
         let fork = ("Eth-Execution-Version", "amsterdam");
         let status = |fields: &[(&str, &str)]| {
-            let asked = read(ROUTE, fields)?;
-            let wrong = asked
+            let request = read(ROUTE, fields)?;
+            let wrong = request
                 .to_call(Preset::Mainnet, b"", &mut |_| true)
                 .unwrap_err();
             Some(wrong.0.status())
@@ -248,8 +248,8 @@ mod tests {
             let coded = [OCTETS, fork, ("Content-Encoding", coding)];
             assert_eq!(status(&coded), Some(expected), "{coding}");
             let fields = coded.iter().map(|(n, v)| (n.as_bytes(), v.as_bytes()));
-            let asked = RestRequest::read(b"POST", ROUTE.as_bytes(), fields, false).unwrap();
-            let (problem, _) = asked
+            let request = RestRequest::read(b"POST", ROUTE.as_bytes(), fields, false).unwrap();
+            let (problem, _) = request
                 .to_call(Preset::Mainnet, b"", &mut |_| true)
                 .unwrap_err();
             assert_eq!(problem.status(), 415, "{coding}");
@@ -329,8 +329,10 @@ mod tests {
             }
             let ty = schema.find(fork.envelope()).unwrap();
             let ssz = to_ssz(schema, ty, envelope.to_string().as_bytes()).unwrap();
-            let asked = read(ROUTE, &[OCTETS, ("Eth-Execution-Version", name)]).unwrap();
-            let call = asked.to_call(Preset::Mainnet, &ssz, &mut |_| true).unwrap();
+            let request = read(ROUTE, &[OCTETS, ("Eth-Execution-Version", name)]).unwrap();
+            let call = request
+                .to_call(Preset::Mainnet, &ssz, &mut |_| true)
+                .unwrap();
             // and back
             let method = format!("engine_newPayloadWithWitnessV{version}");
             let called = RpcRequest::for_method(method.as_bytes(), Some(fork)).unwrap();
@@ -339,7 +341,7 @@ mod tests {
             let call: Value = serde_json::from_slice(&call).unwrap();
             let expected = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
             assert_eq!(call, expected, "{name}");
-            let (problem, _) = asked
+            let (problem, _) = request
                 .to_call(Preset::Mainnet, &ssz[1..], &mut |_| true)
                 .unwrap_err();
             assert_eq!(problem.status(), 400);
