@@ -116,7 +116,7 @@ impl Route {
                 | b"blobs",
             ) => route_for_id(next()),
             (b"beacon", b"rewards") => {
-                let _what = next();
+                let _kind = next();
                 route_for_id(next())
             }
             (b"debug", b"beacon") if next() == b"states" => route_for_id(next()),
@@ -412,8 +412,8 @@ mod tests {
             ("/eth/eth/v1/x", "/eth"),
             ("//eth/v1/x", "/"),
         ] {
-            let beside = super::sibling_route(target.as_bytes(), route).unwrap();
-            assert_eq!(beside, format!("{before}/eth/{route}").into_bytes());
+            let sibling = super::sibling_route(target.as_bytes(), route).unwrap();
+            assert_eq!(sibling, format!("{before}/eth/{route}").into_bytes());
         }
         assert_eq!(super::sibling_route(b"/x?/eth/v1/y", route), None);
     }

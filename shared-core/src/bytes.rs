@@ -113,12 +113,12 @@ mod tests {
             (4, true),
             (201, true),
         ] {
-            let kept = Bytes::rest_of(bytes.clone(), start).unwrap();
-            assert!(kept.is_same_allocation(&kept.clone()));
-            assert_eq!(&kept[..], &bytes[start..]);
-            assert_eq!(kept, Bytes::copy_of(&bytes[start..]).unwrap());
+            let rest = Bytes::rest_of(bytes.clone(), start).unwrap();
+            assert!(rest.is_same_allocation(&rest.clone()));
+            assert_eq!(&rest[..], &bytes[start..]);
+            assert_eq!(rest, Bytes::copy_of(&bytes[start..]).unwrap());
             assert_eq!(
-                kept.all.len(),
+                rest.all.len(),
                 bytes.len() - if is_copied { start } else { 0 }
             );
         }

@@ -191,8 +191,8 @@ impl Reservation {
     /// Shrinks the reservation to `bytes`. Never grows it.
     pub fn shrink_to(&mut self, bytes: usize) {
         if bytes < self.bytes {
-            let given = self.bytes - bytes;
-            self.budget.0.bytes.fetch_sub(given, Ordering::Relaxed);
+            let released = self.bytes - bytes;
+            self.budget.0.bytes.fetch_sub(released, Ordering::Relaxed);
             self.bytes = bytes;
         }
     }
@@ -268,11 +268,11 @@ mod tests {
     #[test]
     fn reservation_grows_within_the_limit_only() {
         let budget = Budget::new();
-        let mut held = budget.reserve(10, 100).unwrap();
-        assert!(held.grow_to(100, 100) && !held.grow_to(101, 100));
-        assert!(held.grow_to(50, 100));
+        let mut reservation = budget.reserve(10, 100).unwrap();
+        assert!(reservation.grow_to(100, 100) && !reservation.grow_to(101, 100));
+        assert!(reservation.grow_to(50, 100));
         assert_eq!(budget.used(), 100);
-        drop(held);
+        drop(reservation);
         assert_eq!(budget.used(), 0);
     }
 
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn sum_beyond_the_address_space_is_refused() {
         let budget = Budget::new();
-        let _held = budget.reserve(1, usize::MAX).unwrap();
+        let _reservation = budget.reserve(1, usize::MAX).unwrap();
         assert!(budget.reserve(usize::MAX, usize::MAX).is_none());
     }
 }
