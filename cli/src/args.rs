@@ -21,7 +21,7 @@ pub enum Command {
     /// Convert JSON to SSZ: a value, or an API's response with one
     Json2ssz {
         #[command(flatten)]
-        what: TypeArguments,
+        type_arguments: TypeArguments,
         #[command(flatten)]
         files: Files,
         /// Whether the input is the value itself, or a response with it
@@ -31,7 +31,7 @@ pub enum Command {
     /// Convert SSZ to JSON
     Ssz2json {
         #[command(flatten)]
-        what: TypeArguments,
+        type_arguments: TypeArguments,
         #[command(flatten)]
         files: Files,
         /// Only this part of the value: message.body.attestations[3].data
@@ -48,14 +48,14 @@ pub enum Command {
     /// Check that SSZ is a valid value of its type
     Check {
         #[command(flatten)]
-        what: TypeArguments,
+        type_arguments: TypeArguments,
         #[command(flatten)]
         input: InputFile,
     },
     /// Print the root (hash_tree_root) of SSZ
     Root {
         #[command(flatten)]
-        what: TypeArguments,
+        type_arguments: TypeArguments,
         #[command(flatten)]
         input: InputFile,
         /// Only the root of this part of the value: message

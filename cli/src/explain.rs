@@ -11,12 +11,12 @@ const SHOWN: usize = 1000;
 
 /// The error message for an input that should be JSON.
 pub fn json(
-    what: &TypeArguments,
+    type_arguments: &TypeArguments,
     form: InputForm,
     pieces: &mut Pieces,
     error: &SszError,
 ) -> String {
-    let (json, is_whole) = pieces.kept_prefix();
+    let (json, is_whole) = pieces.read_prefix();
     if let Some(nature) = describe_content(json) {
         return format!("{error}; it is {nature}");
     }
@@ -30,7 +30,7 @@ pub fn json(
         return format!("the node's answer is an error: {text}");
     }
     if *error.problem() == SszErrorKind::NoValue {
-        return match (what.fork, form) {
+        return match (type_arguments.fork, form) {
             (None, _) => format!("{error}; a value without its answer needs --fork"),
             (_, InputForm::Either) => {
                 format!("{error}; if it is the value itself, --form value says so")
@@ -38,7 +38,7 @@ pub fn json(
             _ => error.to_string(),
         };
     }
-    if let (Some(fork), Ok(Some(version))) = (what.fork, version(json)) {
+    if let (Some(fork), Ok(Some(version))) = (type_arguments.fork, version(json)) {
         let named = version.parse::<Fork>().ok();
         if form != InputForm::Bare && named.is_some_and(|named| named != fork) {
             return format!("the answer's version is {version:?}, not {fork}");
@@ -46,16 +46,16 @@ pub fn json(
     }
     // older forks omit the fields that they do not have
     let read = |fork, preset| {
-        let (schema, ty) = what.type_in(fork, preset).ok()?;
+        let (schema, ty) = type_arguments.type_in(fork, preset).ok()?;
         let mut reader = ToSsz::new(&schema, ty, form);
         reader.push(json).ok()?;
         reader.end().ok()
     };
-    format!("{error}{}", other_matches(what, read))
+    format!("{error}{}", other_matches(type_arguments, read))
 }
 
 /// The error message for an input that should be SSZ.
-pub fn ssz(what: &TypeArguments, ssz: &[u8], error: &SszError) -> String {
+pub fn ssz(type_arguments: &TypeArguments, ssz: &[u8], error: &SszError) -> String {
     if let Some(nature) = describe_content(ssz) {
         return format!("{error}; it is {nature}");
     }
@@ -67,14 +67,18 @@ pub fn ssz(what: &TypeArguments, ssz: &[u8], error: &SszError) -> String {
         return format!("{error}; it is JSON: json2ssz reads that");
     }
     let read = |fork, preset| {
-        let (schema, ty) = what.type_in(fork, preset).ok()?;
+        let (schema, ty) = type_arguments.type_in(fork, preset).ok()?;
         check(&schema, ty, ssz).ok()
     };
     // then the path is wrong
-    if what.fork.and_then(|fork| read(fork, what.preset)).is_some() {
+    if type_arguments
+        .fork
+        .and_then(|fork| read(fork, type_arguments.preset))
+        .is_some()
+    {
         return error.to_string();
     }
-    format!("{error}{}", other_matches(what, read))
+    format!("{error}{}", other_matches(type_arguments, read))
 }
 
 /// The error message for an input that should be a JSON array, or `None` if there is no hint.
@@ -127,22 +131,24 @@ fn node_error(json: &[u8]) -> Option<String> {
 /// A hint with the forks, or else the presets, that have the input as a value: the newest one, and
 /// others with the same result.
 fn other_matches<T: PartialEq>(
-    what: &TypeArguments,
+    type_arguments: &TypeArguments,
     read: impl Fn(Fork, Preset) -> Option<T>,
 ) -> String {
-    let Some(named) = what.fork else {
+    let Some(named) = type_arguments.fork else {
         return String::new();
     };
     let forks = Fork::ALL.iter().filter(|fork| **fork != named);
     let forks: Vec<(&str, T)> = forks
-        .filter_map(|fork| Some((fork.name(), read(*fork, what.preset)?)))
+        .filter_map(|fork| Some((fork.name(), read(*fork, type_arguments.preset)?)))
         .collect();
     if let Some((_, newest)) = forks.last() {
         let same = forks.iter().filter(|(_, value)| value == newest);
         let same: Vec<&str> = same.map(|(name, _)| *name).collect();
         return format!("; it is one of {}", same.join(", "));
     }
-    let presets = Preset::ALL.iter().filter(|preset| **preset != what.preset);
+    let presets = Preset::ALL
+        .iter()
+        .filter(|preset| **preset != type_arguments.preset);
     let presets: Vec<&str> = presets
         .filter(|preset| read(named, **preset).is_some())
         .map(|preset| preset.name())

@@ -14,14 +14,15 @@ pub const PIECE: usize = 1 << 16;
 /// Number of bytes from which on the progress is shown.
 const LARGE: u64 = 16 << 20;
 
-/// Maximum number of bytes from the start of the input that are kept, to describe an invalid one.
-const KEPT: usize = 4 << 20;
+/// Maximum number of bytes from the start of the input that are buffered, to describe an
+/// invalid one.
+const MAX_PREFIX: usize = 4 << 20;
 
 /// The input in pieces.
 pub struct Pieces {
     from: Box<dyn Read>,
-    kept: Vec<u8>,
-    is_kept: bool,
+    prefix: Vec<u8>,
+    buffers_prefix: bool,
     name: String,
     room: Vec<u8>,
     read: u64,
@@ -45,8 +46,8 @@ impl Pieces {
         let progress = (len >= LARGE && io::stderr().is_terminal()).then(|| bar(len));
         Ok(Self {
             from,
-            kept: Vec::new(),
-            is_kept: false,
+            prefix: Vec::new(),
+            buffers_prefix: false,
             name,
             room: vec![0; PIECE],
             read: 0,
@@ -68,9 +69,9 @@ impl Pieces {
                     self.read += len as u64;
                     self.show();
                     let piece = &self.room[..len];
-                    if self.is_kept {
-                        let kept = piece.len().min(KEPT - self.kept.len());
-                        self.kept.extend_from_slice(&piece[..kept]);
+                    if self.buffers_prefix {
+                        let count = piece.len().min(MAX_PREFIX - self.prefix.len());
+                        self.prefix.extend_from_slice(&piece[..count]);
                     }
                     return Ok(Some(piece));
                 }
@@ -80,22 +81,22 @@ impl Pieces {
         }
     }
 
-    /// Keeps the start of the input for [`kept_prefix`](Self::kept_prefix).
-    pub fn keep_prefix(mut self) -> Self {
-        self.is_kept = true;
+    /// Buffers the start of the input for [`read_prefix`](Self::read_prefix).
+    pub fn buffer_prefix(mut self) -> Self {
+        self.buffers_prefix = true;
         self
     }
 
     /// The start of the input, and whether that is all of it. Reads on if needed.
-    pub fn kept_prefix(&mut self) -> (&[u8], bool) {
-        while self.read <= KEPT as u64 {
+    pub fn read_prefix(&mut self) -> (&[u8], bool) {
+        while self.read <= MAX_PREFIX as u64 {
             match self.next() {
                 Ok(Some(_)) => {}
-                Ok(None) => return (&self.kept, true),
+                Ok(None) => return (&self.prefix, true),
                 Err(_) => break,
             }
         }
-        (&self.kept, false)
+        (&self.prefix, false)
     }
 
     fn show(&mut self) {

@@ -46,35 +46,40 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Json2ssz { what, files, form } => {
-            let pieces = Pieces::open(files.input.as_deref())?.keep_prefix();
-            let ssz = match updates::is_updates_type(&what)? {
-                true => updates::to_ssz(&what, pieces)?,
-                false => to_ssz::to_ssz(&what, pieces, form.into())?,
+        Command::Json2ssz {
+            type_arguments,
+            files,
+            form,
+        } => {
+            let pieces = Pieces::open(files.input.as_deref())?.buffer_prefix();
+            let ssz = match updates::is_updates_type(&type_arguments)? {
+                true => updates::to_ssz(&type_arguments, pieces)?,
+                false => to_ssz::to_ssz(&type_arguments, pieces, form.into())?,
             };
             let mut output = Output::to(files.output.as_deref())?;
             output.write(&ssz)?;
             output.end()
         }
         Command::Ssz2json {
-            what,
+            type_arguments,
             files,
             select: path,
             envelope,
             rlp_keys,
         } => {
             let path = path.as_deref().unwrap_or("");
-            if updates::is_updates_type(&what)? {
+            if updates::is_updates_type(&type_arguments)? {
                 let octets = input::whole(files.input.as_deref())?;
                 let output = || Output::to(files.output.as_deref());
-                return updates::to_json(&what, &octets, path, output);
+                return updates::to_json(&type_arguments, &octets, path, output);
             }
-            let (schema, ty, fork) = what.resolve()?;
+            let (schema, ty, fork) = type_arguments.resolve()?;
             if envelope && fork.is_none() {
                 return Err(Failure::Usage("--envelope needs --fork".into()));
             }
             let ssz = input::whole(files.input.as_deref())?;
-            let wrong = |error: SszError| Failure::Data(explain::ssz(&what, &ssz, &error));
+            let wrong =
+                |error: SszError| Failure::Data(explain::ssz(&type_arguments, &ssz, &error));
             let (ty, range) = select(&schema, ty, &ssz, path).map_err(wrong)?;
             let mut json = ToJson::new(&schema, ty, &ssz[range]).map_err(wrong)?;
             if rlp_keys {
@@ -95,29 +100,33 @@ fn run(command: Command) -> Result<(), Failure> {
             output.write(if envelope { b"}\n" } else { b"\n" })?;
             output.end()
         }
-        Command::Check { what, input } => {
+        Command::Check {
+            type_arguments,
+            input,
+        } => {
             let input = input.input.as_deref();
-            if updates::is_updates_type(&what)? {
-                return updates::check_all(&what, &input::whole(input)?);
+            if updates::is_updates_type(&type_arguments)? {
+                return updates::check_all(&type_arguments, &input::whole(input)?);
             }
-            let (schema, ty, _) = what.resolve()?;
+            let (schema, ty, _) = type_arguments.resolve()?;
             let ssz = input::whole(input)?;
             let checked = check(&schema, ty, &ssz);
-            checked.map_err(|error| Failure::Data(explain::ssz(&what, &ssz, &error)))
+            checked.map_err(|error| Failure::Data(explain::ssz(&type_arguments, &ssz, &error)))
         }
         Command::Root {
-            what,
+            type_arguments,
             input,
             select: path,
         } => {
             let path = path.as_deref().unwrap_or("");
             let input = input.input.as_deref();
-            let root = if updates::is_updates_type(&what)? {
-                updates::root(&what, path, || input::whole(input))?
+            let root = if updates::is_updates_type(&type_arguments)? {
+                updates::root(&type_arguments, path, || input::whole(input))?
             } else {
-                let (schema, ty, _) = what.resolve()?;
+                let (schema, ty, _) = type_arguments.resolve()?;
                 let ssz = input::whole(input)?;
-                let wrong = |error: SszError| Failure::Data(explain::ssz(&what, &ssz, &error));
+                let wrong =
+                    |error: SszError| Failure::Data(explain::ssz(&type_arguments, &ssz, &error));
                 let (ty, range) = select(&schema, ty, &ssz, path).map_err(wrong)?;
                 hash_tree_root(&schema, ty, &ssz[range]).map_err(wrong)?
             };

@@ -13,7 +13,7 @@ use crate::{stdout_state, Failure};
 pub struct Output {
     to: BufWriter<Box<dyn Write>>,
     name: String,
-    beside: Option<TemporaryFile>,
+    temporary: Option<TemporaryFile>,
 }
 
 /// A file that will replace another one. It is removed if it does not.
@@ -33,16 +33,16 @@ impl Output {
             return Ok(Self {
                 to: BufWriter::new(Box::new(io::stdout().lock())),
                 name: "the output".into(),
-                beside: None,
+                temporary: None,
             });
         };
         let name = path.display().to_string();
-        let (file, beside) =
+        let (file, temporary) =
             open(path).map_err(|error| Failure::Data(format!("{name}: {error}")))?;
         Ok(Self {
             to: BufWriter::new(Box::new(file)),
             name,
-            beside,
+            temporary,
         })
     }
 
@@ -55,8 +55,8 @@ impl Output {
     /// Completes the output.
     pub fn end(mut self) -> Result<(), Failure> {
         let mut written = self.to.flush();
-        if let Some(beside) = &self.beside {
-            written = written.and_then(|()| beside.replace_target());
+        if let Some(temporary) = &self.temporary {
+            written = written.and_then(|()| temporary.replace_target());
         }
         written.map_err(|error| self.failure(&error))
     }
@@ -80,8 +80,8 @@ fn open(path: &Path) -> io::Result<(File, Option<TemporaryFile>)> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => path.into(),
         Err(error) => return Err(error),
     };
-    let beside = TemporaryFile::create_for(place)?;
-    Ok((beside.file.try_clone()?, Some(beside)))
+    let temporary = TemporaryFile::create_for(place)?;
+    Ok((temporary.file.try_clone()?, Some(temporary)))
 }
 
 impl TemporaryFile {

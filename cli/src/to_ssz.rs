@@ -42,29 +42,30 @@ impl fmt::Display for ConversionError {
 
 /// Converts a value, or a response with a value.
 pub fn to_ssz(
-    what: &TypeArguments,
+    type_arguments: &TypeArguments,
     mut pieces: Pieces,
     form: InputForm,
 ) -> Result<Vec<u8>, Failure> {
-    let is_known = what.fork.is_some() || Schema::is_fork_independent(&what.name);
+    let is_known =
+        type_arguments.fork.is_some() || Schema::is_fork_independent(&type_arguments.name);
     let read = match is_known {
         true => {
-            let (schema, ty, fork) = what.resolve()?;
+            let (schema, ty, fork) = type_arguments.resolve()?;
             convert_with_schema(&schema, ty, fork, &mut pieces, form)
         }
-        false if !what.limits.is_empty() => {
+        false if !type_arguments.limits.is_empty() => {
             return Err(Failure::Usage("--limit needs --fork".into()));
         }
         false if form == InputForm::Bare => {
             let why = "a value without its answer needs --fork";
             return Err(Failure::Usage(why.into()));
         }
-        false => convert_by_version(what, &mut pieces),
+        false => convert_by_version(type_arguments, &mut pieces),
     };
     read.map_err(|no| match no {
         ConversionError::Failure(failure) => failure,
         ConversionError::Value(error) => {
-            Failure::Data(explain::json(what, form, &mut pieces, &error))
+            Failure::Data(explain::json(type_arguments, form, &mut pieces, &error))
         }
     })
 }
@@ -95,23 +96,28 @@ fn convert_with_schema(
 /// converted as it streams; Lodestar sends the version after it, and the text is buffered until
 /// then.
 fn convert_by_version(
-    what: &TypeArguments,
+    type_arguments: &TypeArguments,
     pieces: &mut Pieces,
 ) -> Result<Vec<u8>, ConversionError> {
-    let mut reader = ToSsz::by_version(what.preset, what.known_type_name()?);
-    let mut held = Vec::new();
+    let mut reader = ToSsz::by_version(type_arguments.preset, type_arguments.known_type_name()?);
+    let mut buffered = Vec::new();
     while let Some(piece) = pieces.next()? {
         if reader.version().is_none() {
-            held.extend_from_slice(piece);
+            buffered.extend_from_slice(piece);
         }
         match reader.push(piece) {
-            Ok(()) if reader.version().is_some() => held = Vec::new(),
+            Ok(()) if reader.version().is_some() => buffered = Vec::new(),
             Ok(()) => {}
             Err(error) if *error.problem() == SszErrorKind::NoVersion => {
                 while let Some(piece) = pieces.next()? {
-                    held.extend_from_slice(piece);
+                    buffered.extend_from_slice(piece);
                 }
-                return convert_by_late_version(what.preset, &what.name, &held).map(|(_, ssz)| ssz);
+                return convert_by_late_version(
+                    type_arguments.preset,
+                    &type_arguments.name,
+                    &buffered,
+                )
+                .map(|(_, ssz)| ssz);
             }
             Err(error) => return Err(error.into()),
         }

@@ -43,11 +43,11 @@ const SLOTS_PER_EPOCH: u64 = 32;
 ///
 /// # Errors
 /// The other arguments do not fit the type.
-pub fn is_updates_type(what: &TypeArguments) -> Result<bool, Failure> {
-    if what.name == NAME {
-        return DigestTable::from_arguments(what).map(|_| true);
+pub fn is_updates_type(type_arguments: &TypeArguments) -> Result<bool, Failure> {
+    if type_arguments.name == NAME {
+        return DigestTable::from_arguments(type_arguments).map(|_| true);
     }
-    match what.network.is_some() || !what.fork_digests.is_empty() {
+    match type_arguments.network.is_some() || !type_arguments.fork_digests.is_empty() {
         true => {
             let why = format!("--network and --fork-digest are for {NAME}");
             Err(Failure::Usage(why))
@@ -57,8 +57,8 @@ pub fn is_updates_type(what: &TypeArguments) -> Result<bool, Failure> {
 }
 
 /// Converts JSON to octets.
-pub fn to_ssz(what: &TypeArguments, mut pieces: Pieces) -> Result<Vec<u8>, Failure> {
-    let digests = DigestTable::from_arguments(what)?;
+pub fn to_ssz(type_arguments: &TypeArguments, mut pieces: Pieces) -> Result<Vec<u8>, Failure> {
+    let digests = DigestTable::from_arguments(type_arguments)?;
     let mut json = Vec::new();
     while let Some(piece) = pieces.next()? {
         json.extend_from_slice(piece);
@@ -75,10 +75,10 @@ pub fn to_ssz(what: &TypeArguments, mut pieces: Pieces) -> Result<Vec<u8>, Failu
         let item = item.get().as_bytes();
         let begin = item.as_ptr() as usize - json.as_ptr() as usize;
         let wrong = |why: String| Failure::Data(format!("[{n}], from byte {begin} on: {why}"));
-        let read = convert_by_late_version(what.preset, UPDATE, item);
+        let read = convert_by_late_version(type_arguments.preset, UPDATE, item);
         let (fork, update) = read.map_err(|no| wrong(no.to_string()))?;
         let digest = digests
-            .digest_of_update(what.preset, fork, &update)
+            .digest_of_update(type_arguments.preset, fork, &update)
             .map_err(wrong)?;
         let len = (DIGEST + update.len()) as u64;
         octets.extend(len.to_le_bytes());
@@ -90,12 +90,12 @@ pub fn to_ssz(what: &TypeArguments, mut pieces: Pieces) -> Result<Vec<u8>, Failu
 
 /// Converts octets to JSON: all updates, or a part.
 pub fn to_json(
-    what: &TypeArguments,
+    type_arguments: &TypeArguments,
     octets: &[u8],
     path: &str,
     output: impl FnOnce() -> Result<Output, Failure>,
 ) -> Result<(), Failure> {
-    let updates = Update::all(what, octets)?;
+    let updates = Update::all(type_arguments, octets)?;
     let mut room = vec![0; PIECE];
     if !path.is_empty() {
         let (update, ty, part) = Update::part(&updates, path)?;
@@ -118,13 +118,13 @@ pub fn to_json(
 }
 
 /// Checks that octets are valid updates.
-pub fn check_all(what: &TypeArguments, octets: &[u8]) -> Result<(), Failure> {
-    Update::all(what, octets).map(|_| ())
+pub fn check_all(type_arguments: &TypeArguments, octets: &[u8]) -> Result<(), Failure> {
+    Update::all(type_arguments, octets).map(|_| ())
 }
 
 /// The root of a part: the sequence itself has none.
 pub fn root(
-    what: &TypeArguments,
+    type_arguments: &TypeArguments,
     path: &str,
     octets: impl FnOnce() -> Result<Vec<u8>, Failure>,
 ) -> Result<[u8; 32], Failure> {
@@ -133,7 +133,7 @@ pub fn root(
         return Err(Failure::Usage(why));
     }
     let octets = octets()?;
-    let updates = Update::all(what, &octets)?;
+    let updates = Update::all(type_arguments, &octets)?;
     let (update, ty, part) = Update::part(&updates, path)?;
     hash_tree_root(update.schema, ty, part).map_err(|error| update.wrong(&error))
 }
@@ -150,18 +150,18 @@ struct Update<'o> {
 }
 
 impl<'o> Update<'o> {
-    fn all(what: &TypeArguments, octets: &'o [u8]) -> Result<Vec<Self>, Failure> {
-        let digests = DigestTable::from_arguments(what)?;
+    fn all(type_arguments: &TypeArguments, octets: &'o [u8]) -> Result<Vec<Self>, Failure> {
+        let digests = DigestTable::from_arguments(type_arguments)?;
         let mut all = Vec::new();
         let mut rest = octets;
         while !rest.is_empty() {
             let n = all.len();
             let at = octets.len() - rest.len();
             let wrong = |why: String| {
-                let what_else = explain::describe_content(octets);
-                let what_else =
-                    what_else.map_or(String::new(), |nature| format!("; it is {nature}"));
-                Failure::Data(format!("[{n}], byte {at}: {why}{what_else}"))
+                let content_hint = explain::describe_content(octets);
+                let content_hint =
+                    content_hint.map_or(String::new(), |nature| format!("; it is {nature}"));
+                Failure::Data(format!("[{n}], byte {at}: {why}{content_hint}"))
             };
             let Some((len, after)) = rest.split_first_chunk::<LENGTH>() else {
                 return Err(wrong(format!(
@@ -183,7 +183,7 @@ impl<'o> Update<'o> {
                 return Err(wrong(format!("{len} bytes have no fork digest")));
             };
             let fork = digests.fork(*digest).map_err(wrong)?;
-            let schema = Schema::for_fork(fork, what.preset);
+            let schema = Schema::for_fork(fork, type_arguments.preset);
             let Some(ty) = schema.find(UPDATE) else {
                 return Err(wrong(format!("{fork} has no {UPDATE}")));
             };
@@ -246,32 +246,32 @@ impl<'o> Update<'o> {
 
 /// The table of fork digests and forks.
 struct DigestTable<'w> {
-    what: &'w TypeArguments,
+    type_arguments: &'w TypeArguments,
 }
 
 impl<'w> DigestTable<'w> {
-    fn from_arguments(what: &'w TypeArguments) -> Result<Self, Failure> {
+    fn from_arguments(type_arguments: &'w TypeArguments) -> Result<Self, Failure> {
         let usage = |why: &str| Err(Failure::Usage(why.into()));
-        if what.fork.is_some() {
+        if type_arguments.fork.is_some() {
             return usage("each update is of the fork that it names: --fork has no place");
         }
-        if !what.limits.is_empty() {
+        if !type_arguments.limits.is_empty() {
             return usage("updates have no limits");
         }
-        if what.network.is_some() && what.preset != Preset::Mainnet {
+        if type_arguments.network.is_some() && type_arguments.preset != Preset::Mainnet {
             return usage("mainnet's preset is mainnet");
         }
-        if what.network.is_none() && what.fork_digests.is_empty() {
+        if type_arguments.network.is_none() && type_arguments.fork_digests.is_empty() {
             return usage("--network or --fork-digest is missing: which digest is which fork's?");
         }
-        Ok(Self { what })
+        Ok(Self { type_arguments })
     }
 
     /// The digests on the command line, then the network's.
     fn all(&self) -> impl Iterator<Item = (Fork, [u8; DIGEST])> + '_ {
-        let named = self.what.fork_digests.iter().copied();
+        let named = self.type_arguments.fork_digests.iter().copied();
         let network = self
-            .what
+            .type_arguments
             .network
             .iter()
             .flat_map(|NetworkName::Mainnet| MAINNET);
@@ -295,11 +295,15 @@ impl<'w> DigestTable<'w> {
         fork: Fork,
         ssz: &[u8],
     ) -> Result<[u8; DIGEST], String> {
-        let mut named = self.what.fork_digests.iter().filter(|(of, _)| *of == fork);
+        let mut named = self
+            .type_arguments
+            .fork_digests
+            .iter()
+            .filter(|(of, _)| *of == fork);
         match (named.next(), named.next()) {
             (Some((_, digest)), None) => return Ok(*digest),
             (Some(_), Some(_)) => return Err(format!("--fork-digest is there twice for {fork}")),
-            (None, _) if self.what.network.is_none() => {
+            (None, _) if self.type_arguments.network.is_none() => {
                 return Err(format!("--fork-digest {fork}=... is missing"));
             }
             (None, _) => {}

@@ -85,10 +85,10 @@ fn exit_code_is_1_for_bad_data_and_2_for_bad_usage() {
 
 #[test]
 fn error_describes_the_input_that_was_found() {
-    let said = |arguments: &[&str], input: &[u8]| {
-        let (code, said) = wrong(arguments, input);
-        assert_eq!(code, 1, "{said}");
-        said.trim_end().to_owned()
+    let error_message = |arguments: &[&str], input: &[u8]| {
+        let (code, message) = wrong(arguments, input);
+        assert_eq!(code, 1, "{message}");
+        message.trim_end().to_owned()
     };
     // errors that nodes send in place of a response
     for free in [
@@ -110,7 +110,7 @@ fn error_describes_the_input_that_was_found() {
             ),
         ] {
             let expected = format!("sszip: the node's answer is an error: {why}");
-            assert_eq!(said(free, json.as_bytes()), expected);
+            assert_eq!(error_message(free, json.as_bytes()), expected);
         }
     }
     // inputs that are neither JSON nor SSZ
@@ -124,16 +124,16 @@ fn error_describes_the_input_that_was_found() {
         (b"", "; it is empty"),
     ] {
         for command in ["json2ssz", "ssz2json", "check", "root"] {
-            let said = said(&with(command, &[]), input);
-            assert!(said.ends_with(why), "{said}");
+            let message = error_message(&with(command, &[]), input);
+            assert!(message.ends_with(why), "{message}");
         }
     }
-    let json = said(&with("check", &[]), CHECKPOINT.as_bytes());
+    let json = error_message(&with("check", &[]), CHECKPOINT.as_bytes());
     assert!(
         json.ends_with("; it is JSON: json2ssz reads that"),
         "{json}"
     );
-    let ssz = said(&with("json2ssz", &[]), &checkpoint());
+    let ssz = error_message(&with("json2ssz", &[]), &checkpoint());
     assert!(
         ssz.ends_with("; it is no text: ssz2json reads SSZ"),
         "{ssz}"
@@ -146,13 +146,13 @@ fn error_describes_the_input_that_was_found() {
     let others = "; it is one of altair, bellatrix";
     let ssz = right(&of("json2ssz", "altair"), update.as_bytes());
     for fork in ["capella", "electra"] {
-        let json = said(&of("json2ssz", fork), update.as_bytes());
+        let json = error_message(&of("json2ssz", fork), update.as_bytes());
         assert!(json.ends_with(others), "{json}");
-        let check = said(&of("check", fork), &ssz);
+        let check = error_message(&of("check", fork), &ssz);
         assert!(check.ends_with(others), "{check}");
     }
     let answer = format!("{{\"data\":{update},\"version\":\"bellatrix\"}}");
-    let late = said(&of("json2ssz", "deneb"), answer.as_bytes());
+    let late = error_message(&of("json2ssz", "deneb"), answer.as_bytes());
     assert_eq!(
         late,
         "sszip: the answer's version is \"bellatrix\", not deneb"
@@ -179,28 +179,28 @@ fn error_describes_the_input_that_was_found() {
             "--fork",
             "electra",
         ];
-        let json = said(&payload, request(more).as_bytes());
+        let json = error_message(&payload, request(more).as_bytes());
         assert!(
             json.ends_with(&format!(" is missing; it is one of {fork}")),
             "{json}"
         );
     }
     let mainnet = ["check", "--type", OPTIMISTIC[1], "--fork", "altair"];
-    let preset = said(&mainnet, &ssz);
+    let preset = error_message(&mainnet, &ssz);
     assert!(
         preset.ends_with("; it is one of preset minimal"),
         "{preset}"
     );
     // the path is wrong, and not the fork
     let path = [&of("root", "bellatrix")[..], &["--select", "slot"]].concat();
-    let path = said(&path, &ssz);
+    let path = error_message(&path, &ssz);
     assert!(
         path.ends_with("LightClientOptimisticUpdate has no field \"slot\""),
         "{path}"
     );
     // a value whose first name is no field of its type
     let more = CHECKPOINT.replace('{', "{\"more\":1,");
-    let hint = said(&with("json2ssz", &[]), more.as_bytes());
+    let hint = error_message(&with("json2ssz", &[]), more.as_bytes());
     assert!(
         hint.ends_with("; if it is the value itself, --form value says so"),
         "{hint}"

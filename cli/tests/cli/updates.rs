@@ -81,9 +81,9 @@ fn light_client_updates_are_converted_both_ways_and_bad_ones_rejected() {
     assert_eq!(root, right(&root_of, &ssz));
 
     let bad = |command: &'static str, more: &[&'static str], input: &[u8], why: &str| {
-        let (code, said) = wrong(&with(command, more), input);
-        assert_eq!(code, 1, "{said}");
-        assert!(said.contains(why), "{said}");
+        let (code, message) = wrong(&with(command, more), input);
+        assert_eq!(code, 1, "{message}");
+        assert!(message.contains(why), "{message}");
     };
     let mut other = octets.clone();
     other[11] = 9;
@@ -172,8 +172,8 @@ fn light_client_updates_are_converted_both_ways_and_bad_ones_rejected() {
             "no digest of four bytes",
         ),
     ] {
-        let (code, said) = wrong(arguments, b"");
-        assert!(code == 2 && said.contains(why), "{said}");
+        let (code, message) = wrong(arguments, b"");
+        assert!(code == 2 && message.contains(why), "{message}");
     }
 }
 
@@ -194,9 +194,9 @@ fn recorded_updates_of_mainnet_are_converted_both_ways() {
     // an update of another network
     let text = String::from_utf8(back).unwrap();
     let early = text.replace("\"slot\":\"7", "\"slot\":\"5");
-    let (_, said) = wrong(&[&["json2ssz"], &of[..]].concat(), early.as_bytes());
+    let (_, message) = wrong(&[&["json2ssz"], &of[..]].concat(), early.as_bytes());
     assert!(
-        said.contains("its version is capella, and mainnet's at slot 5061719 bellatrix"),
-        "{said}"
+        message.contains("its version is capella, and mainnet's at slot 5061719 bellatrix"),
+        "{message}"
     );
 }

@@ -94,13 +94,13 @@ fn version_after_the_value_is_accepted() {
             "the input ends here",
         ),
     ] {
-        let (code, said) = wrong(&all(&[]), json.as_bytes());
-        assert!(code == 1 && said.contains(why), "{said}");
+        let (code, message) = wrong(&all(&[]), json.as_bytes());
+        assert!(code == 1 && message.contains(why), "{message}");
     }
     let other = answer.replace("altair", "bellatrix");
-    let (_, said) = wrong(&all(&["--fork", "altair"]), other.as_bytes());
+    let (_, message) = wrong(&all(&["--fork", "altair"]), other.as_bytes());
     assert_eq!(
-        said,
+        message,
         "sszip: the answer's version is \"bellatrix\", not altair\n"
     );
 }
