@@ -106,11 +106,13 @@ fn answered(config: &Arc<RouteConfig>, accept: &str, request: &[u8], coded: &[u8
     };
     driver.request_head(head).unwrap();
     driver.required_body(BodyLength::Known(request.len() as u64));
-    let asked = LookupRequest {
+    let lookup_request = LookupRequest {
         coding_allowed: true,
         ..LookupRequest::default()
     };
-    let step = driver.lookup(RequestBody::Whole(request), asked).unwrap();
+    let step = driver
+        .lookup(RequestBody::Whole(request), lookup_request)
+        .unwrap();
     if !matches!(
         run_job(&mut driver, step),
         Step::Forward | Step::ForwardRewritten

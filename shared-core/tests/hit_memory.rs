@@ -155,9 +155,11 @@ fn hit_is_sent_as_gzip_or_forwarded_when_identity_exceeds_the_budget() {
     }
     let clients: Vec<_> = (0..5).map(|block| host.request(&call(block), "")).collect();
     let found: Vec<LookupAction> = clients.iter().map(|(_, found)| *found).collect();
-    let (given, asked) = found.split_at(2);
-    assert!(given.iter().all(|found| *found == LookupAction::Respond));
-    assert!(asked.iter().all(|found| *found == LookupAction::Forward));
+    let (hits, forwarded) = found.split_at(2);
+    assert!(hits.iter().all(|found| *found == LookupAction::Respond));
+    assert!(forwarded
+        .iter()
+        .all(|found| *found == LookupAction::Forward));
     assert!(host.used() <= MEMORY);
     // the client prefers identity, and accepts both
     let (exchange, found) = host.request(&call(4), "gzip;q=0.5, identity");

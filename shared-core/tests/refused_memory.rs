@@ -174,7 +174,7 @@ fn exchange(
         exchange.required_body(BodyLength::Unknown),
         RequiredBody::Body
     );
-    let asked = LookupRequest {
+    let lookup_request = LookupRequest {
         namespace: Some(b"n"),
         body: request.as_bytes(),
         now: 1000,
@@ -182,7 +182,7 @@ fn exchange(
         ..LookupRequest::default()
     };
     let mut forwarded = request.clone();
-    let mut found = step!(exchange.lookup(asked)).unwrap();
+    let mut found = step!(exchange.lookup(lookup_request)).unwrap();
     if found == LookupAction::RespondOffLoop {
         step!(exchange.compress()).unwrap();
         if exchange.status() == 0 {
@@ -377,12 +377,12 @@ fn refuse_each_allocation(settings: &[(&str, &str)], lengths: &[usize], from: us
             for passed in 0.. {
                 let config = config(settings);
                 for block in &warm {
-                    let ask = Case {
+                    let warm_up = Case {
                         blocks: vec![*block],
                         coded: false,
                         ..case.clone()
                     };
-                    exchange(&config, &ask, (usize::MAX, 0));
+                    exchange(&config, &warm_up, (usize::MAX, 0));
                 }
                 let (got, refusals) = exchange(&config, &case, (from, passed));
                 match got {
@@ -517,13 +517,13 @@ fn verified(config: &Arc<RouteConfig>) -> (Exchange, LookupAction) {
         fields: fields.into_iter(),
     };
     exchange.request_head(head).unwrap();
-    let asked = LookupRequest {
+    let lookup_request = LookupRequest {
         namespace: Some(b"n"),
         body: &call(1, 1).into_bytes(),
         now: 1000,
         ..LookupRequest::default()
     };
-    let found = exchange.lookup(asked).unwrap();
+    let found = exchange.lookup(lookup_request).unwrap();
     (exchange, found)
 }
 
@@ -573,13 +573,13 @@ fn batch_lookup_allocates_at_most_sixteen_times_the_request() {
                 fields: fields.into_iter(),
             };
             exchange.request_head(head).unwrap();
-            let asked = LookupRequest {
+            let lookup_request = LookupRequest {
                 namespace: Some(b"n"),
                 body: body.as_bytes(),
                 now: 1000,
                 ..LookupRequest::default()
             };
-            let found = exchange.lookup(asked).unwrap();
+            let found = exchange.lookup(lookup_request).unwrap();
             (exchange, found)
         };
         // the table of flights keeps its capacity
@@ -637,12 +637,12 @@ fn unread_response_head_passes_unless_the_client_accepts_only_ssz() {
     ] {
         let mut driver = Driver::new(Arc::clone(config));
         let fields = [(&b"Accept"[..], accept.as_bytes())];
-        let asked = driver.request_head(RequestHead {
+        let result = driver.request_head(RequestHead {
             method: b"GET",
             target: target.as_bytes(),
             fields: fields.into_iter(),
         });
-        asked.unwrap();
+        result.unwrap();
         let step = driver.response_head_unavailable().unwrap();
         let exchange = driver.exchange().unwrap();
         assert_eq!(exchange.mode(), Mode::Memory);

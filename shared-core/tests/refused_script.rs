@@ -52,16 +52,16 @@ fn ids(coding: Option<&[u8]>, body: &[u8]) -> Result<Vec<usize>, String> {
             &raw mut is_batch,
             &raw mut out,
         );
-        let said = |text: sszip_str| {
+        let owned = |text: sszip_str| {
             let bytes = from_raw_parts(text.data, text.len).to_vec();
             String::from_utf8(bytes).unwrap()
         };
         match status {
             sszip_status::SSZIP_STATUS_OK => {}
-            _ => return Err(said(out)),
+            _ => return Err(owned(out)),
         }
         let calls = from_raw_parts(calls, count).iter();
-        Ok(calls.map(|call| said(call.id).parse().unwrap()).collect())
+        Ok(calls.map(|call| owned(call.id).parse().unwrap()).collect())
     }
 }
 

@@ -33,38 +33,38 @@ look_up(const sszip_config *config, const char *body, uintptr_t waiter,
     sszip_action *found)
 {
     sszip_step           step;
-    sszip_lookup_request          asked;
+    sszip_lookup_request          lookup;
     sszip_header          fields[2];
     sszip_exchange      *exchange;
     sszip_request_head   request;
 
     request = call_head(fields);
 
-    memset(&asked, 0, sizeof(asked));
-    asked.size = sizeof(asked);
-    asked.name_space = str("chain");
-    asked.body = str(body);
-    asked.body_state = SSZIP_BODY_WHOLE;
-    asked.now = 1000;
-    asked.coding_allowed = true;
-    asked.waiter = waiter;
+    memset(&lookup, 0, sizeof(lookup));
+    lookup.size = sizeof(lookup);
+    lookup.name_space = str("chain");
+    lookup.body = str(body);
+    lookup.body_state = SSZIP_BODY_WHOLE;
+    lookup.now = 1000;
+    lookup.coding_allowed = true;
+    lookup.waiter = waiter;
 
     ok(sszip_exchange_new(config, &exchange));
-    check(sszip_exchange_lookup(exchange, &asked, &step)
+    check(sszip_exchange_lookup(exchange, &lookup, &step)
           == SSZIP_STATUS_MISUSE);
     ok(sszip_exchange_request_head(exchange, &request));
     check(sszip_exchange_required_body(exchange, -1) == SSZIP_NEED_BODY);
     check(sszip_exchange_required_body(exchange, (int64_t) strlen(body))
           == SSZIP_NEED_LOOK_UP);
 
-    asked.size--;
-    check(sszip_exchange_lookup(exchange, &asked, &step)
+    lookup.size--;
+    check(sszip_exchange_lookup(exchange, &lookup, &step)
           == SSZIP_STATUS_MISUSE);
-    asked.size++;
+    lookup.size++;
     check(sszip_exchange_lookup(exchange, NULL, &step)
           == SSZIP_STATUS_NULL);
-    check(sszip_exchange_lookup(NULL, &asked, &step) == SSZIP_STATUS_NULL);
-    ok(sszip_exchange_lookup(exchange, &asked, &step));
+    check(sszip_exchange_lookup(NULL, &lookup, &step) == SSZIP_STATUS_NULL);
+    ok(sszip_exchange_lookup(exchange, &lookup, &step));
     check(sszip_exchange_required_body(exchange, -1)
           == (step.action == SSZIP_ACTION_WAIT ? SSZIP_NEED_LOOK_UP
                                         : SSZIP_NEED_NOTHING));

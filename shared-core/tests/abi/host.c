@@ -16,7 +16,7 @@ int
 main(int argc, char **argv)
 {
     size_t               inner, outer;
-    sszip_str            said;
+    sszip_str            message;
     sszip_validated_config          *plan;
     sszip_route          place;
     sszip_route_settings          rules;
@@ -35,7 +35,7 @@ main(int argc, char **argv)
     set(plan, &inner, "sszip_cache", "on");
     memset(&place, 0, sizeof(place));
     place.size = sizeof(place);
-    ok(sszip_validated_config_add_route(plan, &inner, outer, &place, &rules, &said));
+    ok(sszip_validated_config_add_route(plan, &inner, outer, &place, &rules, &message));
     check(rules.enable && rules.caches && rules.reads_requests);
     check(rules.buffers == 2 && rules.buffer_size == 6144);
     config = rules.config;

@@ -53,11 +53,12 @@ fn place() -> sszip_route {
 
 impl Host {
     fn new() -> Self {
-        let (plan, mut block, mut said) = (plan(), 0, text(""));
+        let (plan, mut block, mut message) = (plan(), 0, text(""));
         // SAFETY: all pointers are valid.
         let rules = unsafe {
             for name in ["sszip", "sszip_cache"] {
-                let set = sszip_validated_config_set(plan, &mut block, &directive(name), &mut said);
+                let set =
+                    sszip_validated_config_set(plan, &mut block, &directive(name), &mut message);
                 assert_eq!(set, SSZIP_STATUS_OK);
             }
             let mut rules = zeroed::<sszip_route_settings>();
@@ -67,7 +68,7 @@ impl Host {
                 0,
                 &place(),
                 &mut rules,
-                &mut said,
+                &mut message,
             );
             assert_eq!(added, SSZIP_STATUS_OK);
             assert_eq!(sszip_validated_config_start(plan, 1), SSZIP_STATUS_OK);
@@ -232,14 +233,14 @@ fn stream_refuses_an_unknown_flush() {
 fn failure_functions_refuse_an_unknown_failure() {
     let mut host = Host::new();
     let exchange = host.with_request_head();
-    for says in [
+    for function in [
         sszip_exchange_upstream_failed,
         sszip_exchange_would_serve_stale,
     ] {
         let fails = |number| {
             let mut stands_in = true;
             // SAFETY: both are valid.
-            let status = unsafe { says(exchange, number, 502, 0, &mut stands_in) };
+            let status = unsafe { function(exchange, number, 502, 0, &mut stands_in) };
             (status, stands_in)
         };
         for number in unknown_numbers(5) {
@@ -262,13 +263,13 @@ fn lookup_refuses_an_unknown_kind_of_body() {
     let mut host = Host::new();
     let exchange = host.with_request_head();
     let look_up = |number| {
-        let asked = sszip_lookup_request {
+        let lookup = sszip_lookup_request {
             body_state: number,
             ..lookup_request()
         };
         let mut step = unset_step();
         // SAFETY: all are valid.
-        unsafe { sszip_exchange_lookup(exchange, &asked, &mut step) }
+        unsafe { sszip_exchange_lookup(exchange, &lookup, &mut step) }
     };
     for number in unknown_numbers(3) {
         assert_eq!(look_up(number), SSZIP_STATUS_MISUSE, "{number}");
@@ -280,8 +281,8 @@ fn lookup_refuses_an_unknown_kind_of_body() {
 #[test]
 fn link_refuses_an_unknown_connection_result() {
     for number in unknown_numbers(3) {
-        let told = sszip_link_connected(0, number, 0);
-        assert_eq!(told, SSZIP_STATUS_MISUSE, "{number}");
+        let status = sszip_link_connected(0, number, 0);
+        assert_eq!(status, SSZIP_STATUS_MISUSE, "{number}");
     }
     for opened in [
         sszip_connect_result::SSZIP_CONNECT_OPEN,
@@ -363,21 +364,23 @@ fn struct_size_is_the_first_member() {
 
 #[test]
 fn directive_and_route_of_another_size_are_refused() {
-    let (plan, mut block, mut said) = (plan(), 0, text(""));
+    let (plan, mut block, mut message) = (plan(), 0, text(""));
     other_sizes(
         |size| sszip_directive {
             size,
             ..directive("sszip")
         },
         // SAFETY: valid for its declared size.
-        |directive| unsafe { sszip_validated_config_set(plan, &mut block, directive, &mut said) },
+        |directive| unsafe {
+            sszip_validated_config_set(plan, &mut block, directive, &mut message)
+        },
     );
     other_sizes(
         |size| sszip_route { size, ..place() },
         // SAFETY: valid for its declared size.
         |place| unsafe {
             let mut rules = zeroed::<sszip_route_settings>();
-            sszip_validated_config_add_route(plan, &mut block, 0, place, &mut rules, &mut said)
+            sszip_validated_config_add_route(plan, &mut block, 0, place, &mut rules, &mut message)
         },
     );
     // SAFETY: made above.
@@ -404,10 +407,10 @@ fn lookup_request_of_another_size_is_refused() {
             size,
             ..lookup_request()
         },
-        |asked| {
+        |lookup| {
             let mut step = unset_step();
             // SAFETY: valid for its declared size.
-            let status = unsafe { sszip_exchange_lookup(exchange, asked, &mut step) };
+            let status = unsafe { sszip_exchange_lookup(exchange, lookup, &mut step) };
             let is_forward = step.action == sszip_action::SSZIP_ACTION_FORWARD;
             assert_eq!(is_forward, status == SSZIP_STATUS_OK);
             status
@@ -431,8 +434,8 @@ fn response_head_of_another_size_is_refused() {
         let mut step = unset_step();
         // SAFETY: valid for its declared size.
         let status = unsafe { sszip_exchange_response_head(exchange, head, &mut step) };
-        let is_held = step.action == sszip_action::SSZIP_ACTION_BUFFER;
-        assert_eq!(is_held, status == SSZIP_STATUS_OK);
+        let is_buffered = step.action == sszip_action::SSZIP_ACTION_BUFFER;
+        assert_eq!(is_buffered, status == SSZIP_STATUS_OK);
         status
     });
 }

@@ -147,23 +147,23 @@ static void
 check_coders(void)
 {
     sszip_str   out;
-    sszip_ssz_type  what;
+    sszip_ssz_type  type;
 
     check(sszip_gzip(str("a"), 13, &out) == SSZIP_STATUS_INVALID);
     check(is(out, "the level must be from 0 to 12"));
     check(sszip_gunzip(str("a"), 10, &out) == SSZIP_STATUS_INVALID);
 
-    memset(&what, 0, sizeof(what));
-    what.name = str("ByteString");
-    ok(sszip_json_to_ssz(&what, str("{\"result\":\"0x6162\"}"), &out));
+    memset(&type, 0, sizeof(type));
+    type.name = str("ByteString");
+    ok(sszip_json_to_ssz(&type, str("{\"result\":\"0x6162\"}"), &out));
     check(is(out, "ab"));
-    ok(sszip_ssz_to_json(&what, str("ab"), &out));
+    ok(sszip_ssz_to_json(&type, str("ab"), &out));
     check(is(out, "\"0x6162\""));
-    ok(sszip_ssz_check(&what, str("ab"), &out));
+    ok(sszip_ssz_check(&type, str("ab"), &out));
     check(out.data != NULL && out.len == 0);
-    ok(sszip_ssz_root(&what, str("ab"), &out));
+    ok(sszip_ssz_root(&type, str("ab"), &out));
     check(out.len == 66);
-    what.name = str("\xff");
-    check(sszip_ssz_root(&what, none, &out) == SSZIP_STATUS_INVALID);
+    type.name = str("\xff");
+    check(sszip_ssz_root(&type, none, &out) == SSZIP_STATUS_INVALID);
     check(sszip_ssz_root(NULL, none, &out) == SSZIP_STATUS_NULL);
 }

@@ -85,12 +85,12 @@ fn reserved_memory_grows_with_the_received_bytes() {
         announced(&mut driver, whole.len(), None),
         Step::Buffer
     ));
-    let mut came = 0;
+    let mut received = 0;
     for piece in whole.chunks(10_000) {
         assert!(matches!(driver.piece(piece).unwrap(), Step::Await));
-        came += piece.len();
-        let most = (4 * came).max(FIRST).min(2 * whole.len());
-        assert!(budget.used() <= most, "{} of {came}", budget.used());
+        received += piece.len();
+        let most = (4 * received).max(FIRST).min(2 * whole.len());
+        assert!(budget.used() <= most, "{} of {received}", budget.used());
     }
     // including the compressed form
     assert_eq!(budget.used(), 2 * whole.len());
@@ -140,12 +140,14 @@ fn announced_length_of_a_split_batch_reserves_no_memory() {
     let mut driver = requested(&config, b"POST");
     let batch = br#"[{"jsonrpc":"2.0","id":1,"method":"debug_x"},{"jsonrpc":"2.0","id":2,"method":"eth_x"}]"#;
     driver.required_body(BodyLength::Known(batch.len() as u64));
-    let asked = LookupRequest {
+    let lookup_request = LookupRequest {
         now: 1,
         coding_allowed: true,
         ..LookupRequest::default()
     };
-    let step = driver.lookup(RequestBody::Whole(batch), asked).unwrap();
+    let step = driver
+        .lookup(RequestBody::Whole(batch), lookup_request)
+        .unwrap();
     assert!(matches!(step, Step::ForwardRewritten));
     let before = budget.used();
     assert!(matches!(

@@ -39,14 +39,14 @@ fn look_up(config: &Arc<RouteConfig>, body: &str, gzip: bool) -> (Exchange, Look
     let fields = [JSON, (b"Accept-Encoding", b"gzip")];
     let fields = if gzip { &fields[..] } else { &fields[..1] };
     let mut exchange = posted(config, fields);
-    let asked = LookupRequest {
+    let lookup_request = LookupRequest {
         namespace: Some(b"n"),
         body: body.as_bytes(),
         now: 1000,
         coding_allowed: true,
         ..LookupRequest::default()
     };
-    let found = exchange.lookup(asked).unwrap();
+    let found = exchange.lookup(lookup_request).unwrap();
     (exchange, found)
 }
 

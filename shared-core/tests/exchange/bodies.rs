@@ -451,8 +451,8 @@ fn purge_that_fails_responds_with_a_problem_document() {
             Some(&b"application/problem+json"[..])
         );
         let body = exchange.body().collect::<Vec<_>>().concat();
-        let said: serde_json::Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!(said["status"], status);
+        let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(problem["status"], status);
         assert_eq!(
             field("Content-Length"),
             Some(body.len().to_string().as_bytes())

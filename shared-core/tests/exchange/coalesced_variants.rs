@@ -44,7 +44,7 @@ impl Host {
     /// Looks up the same call for each origin before the node has answered any, and returns the
     /// number of fetches per variant.
     fn coalesced_fetches(&self, origins: &[&str], batch: bool) -> BTreeMap<String, usize> {
-        let mut asked = BTreeMap::new();
+        let mut fetches = BTreeMap::new();
         let mut waiting = BTreeMap::new();
         let mut at_node = VecDeque::new();
         let mut resume = |id: usize,
@@ -58,7 +58,7 @@ impl Host {
                     assert_eq!(body, answer(id, &client.origin, batch));
                 }
                 LookupAction::Forward => {
-                    *asked.entry(client.origin.clone()).or_insert(0) += 1;
+                    *fetches.entry(client.origin.clone()).or_insert(0) += 1;
                     at_node.push_back((id, client));
                 }
                 other => panic!("{other:?}"),
@@ -99,7 +99,7 @@ impl Host {
         }
         assert!(waiting.is_empty());
         assert_eq!(self.process.shared.flights.count(), 0);
-        asked
+        fetches
     }
 }
 
@@ -136,8 +136,12 @@ fn answer(id: usize, origin: &str, batch: bool) -> String {
 #[test]
 fn coalesced_requests_of_one_variant_reach_the_node_once() {
     for batch in [false, true] {
-        let asked = Host::new().coalesced_fetches(&["https://a"; 200], batch);
-        assert_eq!(asked, BTreeMap::from([("https://a".into(), 1)]), "{batch}");
+        let fetches = Host::new().coalesced_fetches(&["https://a"; 200], batch);
+        assert_eq!(
+            fetches,
+            BTreeMap::from([("https://a".into(), 1)]),
+            "{batch}"
+        );
     }
 }
 
@@ -147,11 +151,11 @@ fn coalesced_requests_of_several_variants_reach_the_node_once_per_variant() {
         let origins: Vec<_> = (0..200)
             .map(|n| ["https://a", "https://b", "https://c"][n * n % 3 + n % 2])
             .collect();
-        let asked = Host::new().coalesced_fetches(&origins, batch);
+        let fetches = Host::new().coalesced_fetches(&origins, batch);
         assert!(
-            asked.values().all(|times| *times == 1),
-            "{batch}: {asked:?}"
+            fetches.values().all(|times| *times == 1),
+            "{batch}: {fetches:?}"
         );
-        assert_eq!(asked.len(), 3);
+        assert_eq!(fetches.len(), 3);
     }
 }

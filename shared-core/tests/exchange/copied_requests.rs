@@ -42,11 +42,13 @@ fn posted(config: &Arc<RouteConfig>, target: &str, fields: &[(&str, &str)]) -> D
 /// Looks up a body that is not contiguous and for which memory is refused.
 fn refused(driver: &mut Driver, body: &[u8]) -> Step {
     assert!(!driver.reserve_body_copy(body.len()));
-    let asked = LookupRequest {
+    let lookup_request = LookupRequest {
         body: &body[..body.len().min(1000)],
         ..LookupRequest::default()
     };
-    let step = driver.lookup(RequestBody::Unavailable, asked).unwrap();
+    let step = driver
+        .lookup(RequestBody::Unavailable, lookup_request)
+        .unwrap();
     run_job(driver, step)
 }
 
@@ -84,8 +86,8 @@ fn copied_request_body_is_counted_until_the_lookup() {
 fn buffered_request_body_is_bounded_and_counted() {
     let config = config(&["cache on", "cache_max_request 200k", "memory 500k"]);
     let used = || config.process.budget.used();
-    let asked = || posted(&config, "/", &[("Content-Type", JSON)]);
-    let mut first = asked();
+    let request = || posted(&config, "/", &[("Content-Type", JSON)]);
+    let mut first = request();
     // the capacity doubles, up to the maximum length of a look-up
     let unknown = BodyLength::Unknown;
     assert_eq!(first.buffer_allowance(1000, unknown), Some(2000));
@@ -94,14 +96,14 @@ fn buffered_request_body_is_bounded_and_counted() {
     assert_eq!(first.buffer_allowance(160 << 10, unknown), Some(200 << 10));
     assert_eq!(used(), 160 << 10);
     assert_eq!(first.buffer_allowance((200 << 10) + 1, unknown), None);
-    let mut second = asked();
+    let mut second = request();
     assert_eq!(
         second.buffer_allowance(150 << 10, BodyLength::Known(200 << 10)),
         Some(200 << 10)
     );
     assert_eq!(used(), 310 << 10);
     // the copy would leave less memory than it uses itself
-    let mut third = asked();
+    let mut third = request();
     assert_eq!(third.buffer_allowance(100 << 10, unknown), None);
     let whys = [Reason::RequestLength, Reason::Memory];
     for (driver, why) in [&mut first, &mut third].into_iter().zip(whys) {
@@ -122,20 +124,20 @@ fn buffered_request_body_is_bounded_and_counted() {
 #[test]
 fn announced_request_lengths_reserve_no_memory() {
     let config = config(&["cache on", "cache_max_request 16m", "memory 16m"]);
-    let asked = || posted(&config, "/", &[("Content-Type", JSON)]);
+    let request = || posted(&config, "/", &[("Content-Type", JSON)]);
     let announced = BodyLength::Known(16 << 20);
-    let mut stalled: Vec<Driver> = (0..17).map(|_| asked()).collect();
+    let mut stalled: Vec<Driver> = (0..17).map(|_| request()).collect();
     for driver in &mut stalled {
         assert_eq!(driver.buffer_allowance(0, announced), Some(16 << 20));
         assert_eq!(driver.buffer_allowance(1, announced), Some(16 << 20));
     }
     assert_eq!(config.process.budget.used(), 17);
-    let mut other = asked();
+    let mut other = request();
     let length = BodyLength::Known(300_000);
     assert_eq!(other.buffer_allowance(200_000, length), Some(300_000));
     assert!(other.reserve_body_copy(300_000));
     // a body that is too long for a look-up is known by its head
-    let mut longer = asked();
+    let mut longer = request();
     assert_eq!(
         longer.buffer_allowance(0, BodyLength::Known((16 << 20) + 1)),
         None
@@ -145,24 +147,26 @@ fn announced_request_lengths_reserve_no_memory() {
 #[test]
 fn requests_in_flight_leave_memory_for_another_request() {
     let config = config(&["cache on", "cache_max_request 16m", "memory 16m"]);
-    let asked = || posted(&config, "/", &[("Content-Type", JSON)]);
-    let mut senders: Vec<Driver> = (0..40).map(|_| asked()).collect();
+    let request = || posted(&config, "/", &[("Content-Type", JSON)]);
+    let mut senders: Vec<Driver> = (0..40).map(|_| request()).collect();
     let mut refused = 0;
-    for came in (1_u64..=150).map(|piece| piece * 100_000) {
+    for received in (1_u64..=150).map(|piece| piece * 100_000) {
         senders.retain_mut(|driver| {
-            let keeps = driver.buffer_allowance(came, BodyLength::Unknown).is_some();
+            let keeps = driver
+                .buffer_allowance(received, BodyLength::Unknown)
+                .is_some();
             refused += usize::from(!keeps);
             keeps
         });
         assert!(config.process.budget.used() <= 16 << 20);
-        let mut other = asked();
+        let mut other = request();
         assert!(
             other
                 .buffer_allowance(200_000, BodyLength::Unknown)
                 .is_some(),
-            "{came}"
+            "{received}"
         );
-        assert!(other.reserve_body_copy(200_000), "{came}");
+        assert!(other.reserve_body_copy(200_000), "{received}");
     }
     assert!(refused > 30);
 }

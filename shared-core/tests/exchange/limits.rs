@@ -33,13 +33,13 @@ fn send_request(config: &Arc<RouteConfig>, body: &str, waiter: usize) -> (Driver
 }
 
 fn look_up_again(driver: &mut Driver, body: &str, waiter: usize) -> Step {
-    let asked = LookupRequest {
+    let lookup_request = LookupRequest {
         now: 1,
         waiter: Some(EventLoop::default().waiter(waiter)),
         ..LookupRequest::default()
     };
     let step = driver
-        .lookup(RequestBody::Whole(body.as_bytes()), asked)
+        .lookup(RequestBody::Whole(body.as_bytes()), lookup_request)
         .unwrap();
     run_job(driver, step)
 }
@@ -53,14 +53,14 @@ fn answer(driver: &mut Driver, body: &str) -> String {
     String::from_utf8(got.unwrap().unwrap()).unwrap()
 }
 
-fn is_refused(asked: (Driver, Step), id: u32) -> bool {
-    let (driver, step) = asked;
+fn is_refused(request: (Driver, Step), id: u32) -> bool {
+    let (driver, step) = request;
     let refused = matches!(step, Step::Respond);
     if refused {
         assert_eq!(String::from_utf8(sent(&driver)).unwrap(), denied(id));
         let exchange = driver.exchange().unwrap();
-        let said = (exchange.status(), exchange.mode(), exchange.denied());
-        assert_eq!(said, (200, Mode::Denied, 1));
+        let outcome = (exchange.status(), exchange.mode(), exchange.denied());
+        assert_eq!(outcome, (200, Mode::Denied, 1));
     }
     refused
 }

@@ -39,12 +39,12 @@ fn send_request(
     if driver.required_body(length) == RequiredBody::Nothing {
         return (driver, Some(request.body.to_vec()));
     }
-    let asked = LookupRequest {
+    let lookup_request = LookupRequest {
         now: 1,
         ..LookupRequest::default()
     };
     let step = driver
-        .lookup(RequestBody::Whole(request.body), asked)
+        .lookup(RequestBody::Whole(request.body), lookup_request)
         .unwrap();
     let goes = match run_job(&mut driver, step) {
         Step::Forward => Some(request.body.to_vec()),
@@ -215,12 +215,12 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3_u8), 0..2);
     (around.clone(), all, around, changes).prop_map(|(before, text, after, changes)| {
         let mut text = format!("{before}{text}{after}").into_bytes();
-        for (at, byte, what) in changes {
+        for (at, byte, operation) in changes {
             if text.is_empty() {
                 break;
             }
             let at = at.index(text.len());
-            match what {
+            match operation {
                 0 => text[at] = byte,
                 1 => text.insert(at, byte),
                 _ => drop(text.remove(at)),
@@ -467,13 +467,10 @@ fn request_is_rejected_at_its_head_when_the_head_decides() {
             true => fields.to_owned(),
             false => format!("{JSON}{fields}"),
         };
-        let said = refused_at_head(&config, method, target, &fields);
-        assert_eq!(said, status, "{method} {target} {fields}");
-        let said = refused_at_head(&allowed, method, target, &fields);
-        assert_eq!(
-            said, with_websocket,
-            "websocket: {method} {target} {fields}"
-        );
+        let got = refused_at_head(&config, method, target, &fields);
+        assert_eq!(got, status, "{method} {target} {fields}");
+        let got = refused_at_head(&allowed, method, target, &fields);
+        assert_eq!(got, with_websocket, "websocket: {method} {target} {fields}");
     }
 }
 
@@ -484,7 +481,7 @@ fn config_with_websocket() -> Arc<RouteConfig> {
 #[test]
 fn switch_to_a_protocol_that_was_not_allowed_fails() {
     let rules = ["method deny debug_*"];
-    for (config, asks, switches_to, passes) in [
+    for (config, requested_protocol, switches_to, passes) in [
         (config(&[]), "h2c", "h2c", true),
         (config(&rules), "", "h2c", false),
         (config(&rules), "", "websocket", false),
@@ -500,11 +497,11 @@ fn switch_to_a_protocol_that_was_not_allowed_fails() {
         (config_with_websocket(), "", "websocket", false),
     ] {
         let mut driver = Driver::new(Arc::clone(&config));
-        let asked = [("Upgrade", asks)];
+        let request_fields = [("Upgrade", requested_protocol)];
         let head = RequestHead {
             method: b"GET",
             target: b"/",
-            fields: asked
+            fields: request_fields
                 .iter()
                 .filter(|(_, value)| !value.is_empty())
                 .map(|(name, value)| (name.as_bytes(), value.as_bytes())),
@@ -523,10 +520,13 @@ fn switch_to_a_protocol_that_was_not_allowed_fails() {
         let head = response_head(101, None, &fields);
         let step = driver.response_head(head).unwrap();
         match passes {
-            true => assert!(matches!(step, Step::Pass), "{asks} {switches_to}: {step:?}"),
+            true => assert!(
+                matches!(step, Step::Pass),
+                "{requested_protocol} {switches_to}: {step:?}"
+            ),
             false => assert!(
                 matches!(step, Step::Fail(_)),
-                "{asks} {switches_to}: {step:?}"
+                "{requested_protocol} {switches_to}: {step:?}"
             ),
         }
     }
@@ -571,11 +571,11 @@ fn methods_of_a_batch_are_logged_once_each() {
     assert_eq!(named(&["a", "a", "b", "a", "debug_x", "b"]), "a,b,debug_x");
     let long: Vec<_> = (0..100).map(|n| format!("method_{n:03}")).collect();
     let long: Vec<_> = long.iter().map(String::as_str).collect();
-    let said = named(&long);
+    let logged = named(&long);
     assert!(
-        said.starts_with("method_000,method_001,") && said.ends_with(",*"),
-        "{said}"
+        logged.starts_with("method_000,method_001,") && logged.ends_with(",*"),
+        "{logged}"
     );
-    assert!(said.len() <= 514, "{}", said.len());
+    assert!(logged.len() <= 514, "{}", logged.len());
     assert_eq!(named(&[&"a".repeat(600)]), "*");
 }

@@ -166,8 +166,8 @@ fn request_that_no_capability_helps_makes_no_probe() {
     ] {
         let config = config(lines);
         let mut driver = requested(&config, method, target, fields);
-        let asked = driver.take_probe(url.map(str::as_bytes), 0);
-        assert!(asked.is_none(), "{method} {target} {url:?}");
+        let probe = driver.take_probe(url.map(str::as_bytes), 0);
+        assert!(probe.is_none(), "{method} {target} {url:?}");
     }
     // a probe goes to the node that the request itself names
     let config = config(&[]);

@@ -85,13 +85,13 @@ pub fn look_up(config: &Arc<RouteConfig>, body: &str, accepts: &str) -> (Driver,
     let fields = [JSON, (b"Accept-Encoding", accepts.as_bytes())];
     driver.request_head(request_head(b"POST", &fields)).unwrap();
     driver.required_body(BodyLength::Known(body.len() as u64));
-    let asked = LookupRequest {
+    let lookup_request = LookupRequest {
         now: 1,
         coding_allowed: true,
         ..LookupRequest::default()
     };
     let step = driver
-        .lookup(RequestBody::Whole(body.as_bytes()), asked)
+        .lookup(RequestBody::Whole(body.as_bytes()), lookup_request)
         .unwrap();
     let step = run_job(&mut driver, step);
     (driver, step)

@@ -529,30 +529,30 @@ fn try_case(case: &Case) {
     }
     let (body, coding) = case.received();
     let text = String::from_utf8_lossy(&case.decoded()).into_owned();
-    let is_all_asked = case.calls_for_node().count() == case.calls.len();
+    let is_all_forwarded = case.calls_for_node().count() == case.calls.len();
     if let Some((failure, _)) = case.failure {
         assert!(
             !driver.upstream_failed(failure, 1),
             "nothing stale is stored"
         );
         let stands_in = driver.has_response_without_upstream(failure);
-        let is_split = !is_all_asked && matches!(step, Step::ForwardRewritten);
+        let is_split = !is_all_forwarded && matches!(step, Step::ForwardRewritten);
         assert_eq!(stands_in, is_split && failure != UpstreamFailure::Local);
         if !stands_in {
             return;
         }
     }
-    if is_all_asked && !case.is_bounded() {
+    if is_all_forwarded && !case.is_bounded() {
         // the batch was not split
         assert!(matches!(step, Step::Forward));
         return;
     }
     assert!(matches!(step, Step::ForwardRewritten));
     let forwarded = driver.exchange().unwrap().request_body().to_vec();
-    let asked: Vec<&str> = case.calls_for_node().map(|call| &*call.text).collect();
+    let upstream_calls: Vec<&str> = case.calls_for_node().map(|call| &*call.text).collect();
     assert_eq!(
         String::from_utf8(forwarded).unwrap(),
-        format!("[{}]", asked.join(","))
+        format!("[{}]", upstream_calls.join(","))
     );
     let got = respond(&mut driver, &body, coding, case).expect("an answer");
     if got.is_streamed && case.ending != Ending::Whole {
@@ -560,7 +560,7 @@ fn try_case(case: &Case) {
         return;
     }
     let expected_status = match case.status {
-        206 if !is_all_asked => 200,
+        206 if !is_all_forwarded => 200,
         status => status,
     };
     assert!(
@@ -570,7 +570,7 @@ fn try_case(case: &Case) {
     );
     drop(driver);
     assert_eq!(config.process.budget.used(), 0);
-    if is_all_asked && got.text == text {
+    if is_all_forwarded && got.text == text {
         // unchanged
         let is_short = text.len() <= BOUND;
         assert!(case.is_decodable() && (is_short || !is_over(case)));
@@ -650,8 +650,8 @@ fn is_over(case: &Case) -> bool {
 #[test]
 fn calls_of_a_split_batch_have_one_response_each_for_any_upstream_response() {
     let number = |name: &str, default: u64| {
-        let said = std::env::var(name).ok();
-        said.map_or(default, |said| said.parse().unwrap())
+        let setting = std::env::var(name).ok();
+        setting.map_or(default, |setting| setting.parse().unwrap())
     };
     let (cases, seed) = (number("SSZIP_CASES", 2000), number("SSZIP_SEED", 1));
     println!("{cases} cases from seed {seed}");

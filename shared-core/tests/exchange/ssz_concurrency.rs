@@ -263,7 +263,7 @@ fn converted_hit_takes_a_permit() {
     config.process.shared.start(64 << 20, 64 << 20, 1);
     let code = "ab".repeat(3 << 20);
     let json = format!(r#"{{"jsonrpc":"2.0","id":1,"result":"0x{code}"}}"#);
-    let ask = |accept: &str| {
+    let request = |accept: &str| {
         let mut driver = Driver::new(Arc::clone(&config));
         let fields = [(&b"Accept"[..], accept.as_bytes()), setup::JSON];
         driver.request_head(request_head(b"POST", &fields)).unwrap();
@@ -272,21 +272,21 @@ fn converted_hit_takes_a_permit() {
             r#"{{"jsonrpc":"2.0","id":1,"method":"debug_getRawBlock","params":["0x{hash}"]}}"#
         );
         let _ = driver.required_body(BodyLength::Known(body.len() as u64));
-        let asked = LookupRequest {
+        let lookup_request = LookupRequest {
             now: 1,
             body: body.as_bytes(),
             coding_allowed: true,
             ..LookupRequest::default()
         };
         let step = driver
-            .lookup(RequestBody::Whole(body.as_bytes()), asked)
+            .lookup(RequestBody::Whole(body.as_bytes()), lookup_request)
             .unwrap();
         let step = run_job(&mut driver, step);
         (driver, step)
     };
     // an entry may be admitted before it is stored
     for _ in 0..3 {
-        let (mut driver, step) = ask(JSON);
+        let (mut driver, step) = request(JSON);
         if let Step::Respond = step {
             break;
         }
@@ -295,17 +295,17 @@ fn converted_hit_takes_a_permit() {
         let _ = client_body(&mut driver, step, [json.as_bytes()], End::Whole).unwrap();
         stored(&mut driver, 1);
     }
-    let (driver, step) = ask(EITHER);
+    let (driver, step) = request(EITHER);
     assert!(matches!(step, Step::Respond), "{step:?}");
     assert_eq!((mode(&driver), sent(&driver).len()), (Mode::Hit, 3 << 20));
     assert_eq!(used_permits(&config), 0);
     let other = start_conversion(&config, OCTETS, Some(5 << 20));
-    let (driver, step) = ask(EITHER);
+    let (driver, step) = request(EITHER);
     assert!(matches!(step, Step::Respond), "{step:?}");
     assert_eq!(mode(&driver), Mode::SszBusy);
     assert_eq!(sent(&driver), json.as_bytes());
     drop((driver, other));
-    let (driver, _) = ask(EITHER);
+    let (driver, _) = request(EITHER);
     assert_eq!((mode(&driver), used_permits(&config)), (Mode::Hit, 0));
 }
 

@@ -172,11 +172,11 @@ fn response_that_expires_in_flight_is_stored_as_stale() {
 const BACKGROUND: &str = "cache_use_stale updating error http_503; cache_background_update on";
 
 /// Returns the background update of a client that has received the stale response.
-fn update(host: &Host, now: u64, waiter: usize, given_is: u64) -> Exchange {
+fn update(host: &Host, now: u64, waiter: usize, expected: u64) -> Exchange {
     let (mut exchange, found) = host.request(now, waiter);
     assert_eq!(found, LookupAction::Respond);
     assert_eq!(exchange.cache_status(), CacheStatus::Stale);
-    assert_eq!(stored_result(&exchange), given_is);
+    assert_eq!(stored_result(&exchange), expected);
     let update = exchange.take_background_update().unwrap();
     assert!(
         exchange.take_background_update().is_none(),
@@ -212,12 +212,14 @@ fn stale_entry_is_sent_while_one_background_update_runs() {
 fn request_fetches_itself_when_the_host_cannot_update_in_the_background() {
     let host = Host::new(BACKGROUND);
     answer(host.request(0, 1).0, 7, 0);
-    let asked = |waiter, never_anew| host.look_up_with(VALID, waiter, false, never_anew);
-    let (mut exchange, found) = asked(1, true);
+    let look_up = |waiter, no_background_update| {
+        host.look_up_with(VALID, waiter, false, no_background_update)
+    };
+    let (mut exchange, found) = look_up(1, true);
     assert_eq!(found, LookupAction::Forward);
     assert!(exchange.take_background_update().is_none());
     // other clients receive the stale response meanwhile
-    assert_eq!(asked(2, true).1, LookupAction::Respond);
+    assert_eq!(look_up(2, true).1, LookupAction::Respond);
     answer(exchange, 8, VALID);
     assert_eq!(stored_result(&host.request(VALID + 1, 3).0), 8);
 }
@@ -296,7 +298,7 @@ fn late_background_update_does_not_remove_a_newer_entry() {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Ask,
+    Request,
     Answer(usize),
     Fail(usize, UpstreamFailure),
     Leave(usize),
@@ -311,7 +313,7 @@ fn step() -> impl Strategy<Value = Step> {
         Just(UpstreamFailure::Status(500)),
     ];
     prop_oneof![
-        4 => Just(Step::Ask),
+        4 => Just(Step::Request),
         3 => (0..8usize).prop_map(Step::Answer),
         2 => (0..8usize, failure).prop_map(|(n, failure)| Step::Fail(n, failure)),
         1 => (0..8usize).prop_map(Step::Leave),
@@ -336,56 +338,57 @@ proptest! {
         let mut now = 0;
         let mut waiter = 0;
         // the time of each request to the node, its exchange, and whether a client waits for it
-        let mut asking: Vec<(u64, Exchange, bool)> = Vec::new();
+        let mut at_node: Vec<(u64, Exchange, bool)> = Vec::new();
         let mut newest = 0;
-        let mut seen = |asked_at: u64, now: u64| {
-            assert!(now < asked_at + VALID + MOST, "of {asked_at} at {now}");
-            assert!(asked_at >= newest, "{asked_at} after {newest}");
-            newest = asked_at;
+        let mut seen = |requested_at: u64, now: u64| {
+            assert!(now < requested_at + VALID + MOST, "of {requested_at} at {now}");
+            assert!(requested_at >= newest, "{requested_at} after {newest}");
+            newest = requested_at;
         };
         for step in steps {
             match step {
-                Step::Ask => {
+                Step::Request => {
                     waiter += 1;
                     let (mut exchange, found) = host.request(now, waiter);
                     match found {
                         LookupAction::Respond => {
                             seen(stored_result(&exchange), now);
                             if exchange.cache_status() == CacheStatus::Updating {
-                                prop_assert!(!asking.is_empty());
+                                prop_assert!(!at_node.is_empty());
                             }
                             let update = exchange.take_background_update();
                             let is_stale = exchange.cache_status() == CacheStatus::Stale;
                             prop_assert_eq!(update.is_some(), is_stale);
                             if let Some(update) = update {
-                                prop_assert!(background && asking.iter().all(|(_, _, waits)| *waits));
-                                asking.push((now, update, false));
+                                prop_assert!(background);
+                                prop_assert!(at_node.iter().all(|(_, _, waits)| *waits));
+                                at_node.push((now, update, false));
                             }
                         }
-                        LookupAction::Forward => asking.push((now, exchange, true)),
+                        LookupAction::Forward => at_node.push((now, exchange, true)),
                         // the client leaves: there is no response to send yet
                         other => prop_assert_eq!(other, LookupAction::Wait),
                     }
                 }
-                Step::Answer(n) if !asking.is_empty() => {
-                    let (asked_at, exchange, _) = asking.remove(n % asking.len());
-                    answer(exchange, asked_at, now);
+                Step::Answer(n) if !at_node.is_empty() => {
+                    let (requested_at, exchange, _) = at_node.remove(n % at_node.len());
+                    answer(exchange, requested_at, now);
                 }
-                Step::Fail(n, failure) if !asking.is_empty() => {
-                    let (_, mut exchange, waits) = asking.remove(n % asking.len());
+                Step::Fail(n, failure) if !at_node.is_empty() => {
+                    let (_, mut exchange, waits) = at_node.remove(n % at_node.len());
                     if !waits {
                         exchange.upstream_failed(failure, now);
                         prop_assert_eq!(head(&mut exchange, 503), HeadAction::Pass);
                         continue;
                     }
                     let covered = !matches!(failure, UpstreamFailure::Timeout | UpstreamFailure::Status(500));
-                    if let Some(asked_at) = failed(exchange, failure, now) {
+                    if let Some(requested_at) = failed(exchange, failure, now) {
                         prop_assert!(covered);
-                        seen(asked_at, now);
+                        seen(requested_at, now);
                     }
                 }
-                Step::Leave(n) if !asking.is_empty() => {
-                    drop(asking.remove(n % asking.len()));
+                Step::Leave(n) if !at_node.is_empty() => {
+                    drop(at_node.remove(n % at_node.len()));
                 }
                 Step::Pause(time) => now += time,
                 _ => {}

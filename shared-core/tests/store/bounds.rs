@@ -86,13 +86,16 @@ fn overfill(lengths: [usize; 3], class: fn(u64) -> Class) {
     store.flush().unwrap();
 
     let found: Vec<_> = (0..n).map(|n| store.get(&key(n), NOW)).collect();
-    let kept: u64 = found
+    let remaining_bytes: u64 = found
         .iter()
         .flatten()
         .map(|stored| stored.len() as u64)
         .sum();
     // one class alone uses nearly all of the capacity
-    assert!(kept > config.max_size / 100 * 65, "{kept} bytes are kept");
+    assert!(
+        remaining_bytes > config.max_size / 100 * 65,
+        "{remaining_bytes} bytes are kept"
+    );
     let written = store.status().written;
     assert!(written.compaction < written.flush / 4, "{written:?}");
     // entries are evicted in the order of storage, and reported as old before
@@ -240,21 +243,21 @@ fn large_store_has_few_sst_files() {
         assert!(written.compaction < 3 * written.flush, "{written:?}");
         let found: Vec<_> = (0..count).map(|n| store.get(&key(n), NOW)).collect();
         let first = found.iter().position(Option::is_some).unwrap();
-        let kept: Vec<_> = found[first..]
+        let remaining: Vec<_> = found[first..]
             .iter()
             .map(|it| it.as_ref().unwrap())
             .collect();
         // whole SST files are dropped, and no more of them than necessary
-        let kept_bytes = kept.len() as u64 * 20_000;
+        let remaining_bytes = remaining.len() as u64 * 20_000;
         let least = config.max_size.min(bytes) / 100 * 80;
-        assert!(kept_bytes > least, "{kept_bytes} bytes are kept");
-        let old = kept.iter().filter(|stored| stored.is_old).count();
-        let share = old as f64 / kept.len() as f64;
+        assert!(remaining_bytes > least, "{remaining_bytes} bytes are kept");
+        let old = remaining.iter().filter(|stored| stored.is_old).count();
+        let share = old as f64 / remaining.len() as f64;
         match is_flushed {
             // the store is not full yet
             true => assert!(first == 0 && old == 0, "{old} of it are old"),
             false => assert!((0.05..0.5).contains(&share), "{share} of it is old"),
         }
-        assert!(kept.iter().take(old).all(|stored| stored.is_old));
+        assert!(remaining.iter().take(old).all(|stored| stored.is_old));
     }
 }

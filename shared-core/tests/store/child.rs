@@ -51,20 +51,17 @@ fn run(
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let (sender, said) = channel();
+    let (sender, reports) = channel();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     std::thread::spawn(move || {
         for line in lines.map_while(Result::ok) {
             // libtest writes lines of its own, and one without an end
-            if let Some((_, said)) = line.split_once('@') {
-                let _ = sender.send(said.to_owned());
+            if let Some((_, text)) = line.split_once('@') {
+                let _ = sender.send(text.to_owned());
             }
         }
     });
-    Running {
-        child,
-        reports: said,
-    }
+    Running { child, reports }
 }
 
 impl Running {

@@ -59,9 +59,9 @@ fn keys(config: &StoreConfig) -> BTreeSet<Vec<u8>> {
 }
 
 /// Returns the numbers of the reports that begin with `word`.
-fn numbers(said: &[String], word: &str) -> Vec<u64> {
+fn numbers(reports: &[String], word: &str) -> Vec<u64> {
     let number = |line: &String| line.strip_prefix(word)?.trim().parse().ok();
-    said.iter().filter_map(number).collect()
+    reports.iter().filter_map(number).collect()
 }
 
 #[test]
@@ -79,15 +79,15 @@ fn durable_writes_survive_a_kill_at_any_moment() {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        let mut said = Vec::new();
+        let mut reports = Vec::new();
         for _ in 0..=random % 300 {
-            said.push(child.reports.recv_timeout(Duration::from_secs(60)).unwrap());
+            reports.push(child.reports.recv_timeout(Duration::from_secs(60)).unwrap());
         }
-        said.extend(child.kill());
+        reports.extend(child.kill());
         let store = reopen(&config);
 
         // an entry that was purged in any round is not found
-        let now_purged = numbers(&said, "purged");
+        let now_purged = numbers(&reports, "purged");
         purged.extend(&now_purged);
         for n in &purged {
             assert!(!has(&store, *n), "{n} was purged");
@@ -100,17 +100,20 @@ fn durable_writes_survive_a_kill_at_any_moment() {
         assert!(purged.iter().all(there));
 
         // the entries of this round survive up to some point, at least the last flush
-        let written = numbers(&said, "put").into_iter().max().unwrap() + 1;
-        let kept = (base..).take_while(there).count() as u64;
-        let later = (base + kept..written + 100).filter(there).count();
-        assert_eq!(later, 0, "{kept} of {written}, round {round}");
-        let flushed = numbers(&said, "flushed").into_iter();
+        let written = numbers(&reports, "put").into_iter().max().unwrap() + 1;
+        let surviving = (base..).take_while(there).count() as u64;
+        let later = (base + surviving..written + 100).filter(there).count();
+        assert_eq!(later, 0, "{surviving} of {written}, round {round}");
+        let flushed = numbers(&reports, "flushed").into_iter();
         let flushed = flushed.chain(now_purged.iter().map(|n| n + 5)).max();
         if let Some(flushed) = flushed {
-            assert!(kept > flushed - base, "{kept} of {flushed}, round {round}");
+            assert!(
+                surviving > flushed - base,
+                "{surviving} of {flushed}, round {round}"
+            );
         }
-        survived += kept;
-        lost += written.saturating_sub(base + kept);
+        survived += surviving;
+        lost += written.saturating_sub(base + surviving);
     }
     println!("{survived} survived, {lost} lost, {} purged", purged.len());
     // the rounds had all three outcomes
@@ -161,17 +164,17 @@ fn entry_never_survives_without_its_finality_mark() {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        let mut said = Vec::new();
+        let mut reports = Vec::new();
         for _ in 0..=random % 300 {
-            said.push(child.reports.recv_timeout(Duration::from_secs(60)).unwrap());
+            reports.push(child.reports.recv_timeout(Duration::from_secs(60)).unwrap());
         }
-        said.extend(child.kill());
+        reports.extend(child.kill());
         let store = reopen(&config);
         let mark = store.control_get(b"mark").unwrap();
         let mark = mark.map_or(0, |mark| u64::from_be_bytes(mark.try_into().unwrap()));
         store.close().unwrap();
         let entries = keys(&config);
-        let written = numbers(&said, "put").into_iter().max().unwrap() + 1;
+        let written = numbers(&reports, "put").into_iter().max().unwrap() + 1;
         let there = (base..written + 100).filter(|n| entries.contains(&key(*n)[..]));
         let newest = there.max();
         // entries below the base have another mark, or this one

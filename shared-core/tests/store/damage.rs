@@ -109,32 +109,32 @@ fn apply_damage(path: &Path, blow: DamageKind) {
 
 /// Opens the damaged store, checks it, and returns how it was opened and the number of entries
 /// found.
-fn check_reopened(config: &StoreConfig, what: &str) -> (OpenOutcome, u64) {
+fn check_reopened(config: &StoreConfig, label: &str) -> (OpenOutcome, u64) {
     let (store, opening) = try_open(config, LATER).unwrap_or_else(|error| {
-        panic!("{what}: {error}");
+        panic!("{label}: {error}");
     });
     let found = count(&store, ENTRIES);
     for n in [50, 60, 61] {
-        assert!(!has(&store, n), "{what}: {n} came back, {opening:?}");
+        assert!(!has(&store, n), "{label}: {n} came back, {opening:?}");
     }
     if let OpenOutcome::SetAside { to, .. } = &opening {
-        assert_eq!(found, 0, "{what}");
+        assert_eq!(found, 0, "{label}");
         // a fill that was in flight when the store was set aside
         let mut late = header(&store, 60);
         late.about.generation = NOW + 1;
-        assert!(store.put(&key(60), &late, b"late").is_err(), "{what}");
+        assert!(store.put(&key(60), &late, b"late").is_err(), "{label}");
         if let Some(to) = to {
             let tables = fs::read_dir(to).unwrap().map(|entry| entry.unwrap().path());
             let sst = |path: PathBuf| path.extension() == Some("sst".as_ref());
-            assert!(!tables.into_iter().any(sst), "{what}");
+            assert!(!tables.into_iter().any(sst), "{label}");
         }
     }
     put(&store, 200, 1000);
     store.purge(&PurgeScope::Key(key(1))).unwrap();
-    assert!(has(&store, 200) && !has(&store, 1), "{what}");
+    assert!(has(&store, 200) && !has(&store, 1), "{label}");
     store.close().unwrap();
     let store = reopen(config);
-    assert!(has(&store, 200) && !has(&store, 1), "{what}");
+    assert!(has(&store, 200) && !has(&store, 1), "{label}");
     (opening, found)
 }
 
@@ -380,10 +380,10 @@ fn folder_or_file_of_another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let nobody = Some(65_534);
+    let other_user = Some(65_534);
     let folder = closed();
     let config = config(folder.path());
-    std::os::unix::fs::chown(&config.path, nobody, None).unwrap();
+    std::os::unix::fs::chown(&config.path, other_user, None).unwrap();
     let error = try_open(&config, NOW).unwrap_err();
     assert!(
         matches!(error, OpenError::Owner { owner: 65_534, .. }),
@@ -393,7 +393,7 @@ fn folder_or_file_of_another_user_is_refused() {
     // damage, with a file whose owner shows that it may belong to another process
     let current = config.path.join("db/CURRENT");
     fs::write(&current, "MANIFEST-nonsense\n").unwrap();
-    std::os::unix::fs::chown(&current, nobody, None).unwrap();
+    std::os::unix::fs::chown(&current, other_user, None).unwrap();
     let error = try_open(&config, NOW).unwrap_err();
     assert!(matches!(error, OpenError::Owner { .. }), "{error}");
     assert!(!config.path.join("broken-1").exists());

@@ -26,7 +26,7 @@ pub fn write(folder: &Path, cuts: u64) {
     let done = AtomicU64::new(0);
     // bounded by the capacity of the store, for a cut of any duration
     let may_write = AtomicU64::new(AHEAD);
-    let mut kept = 0;
+    let mut surviving = 0;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for n in 0.. {
@@ -53,11 +53,11 @@ pub fn write(folder: &Path, cuts: u64) {
                 std::thread::yield_now();
             }
             let purged = acknowledged.load(Ordering::SeqCst);
-            kept += check_cut(&store, &folder.join(format!("cut-{cut}")), cut, purged);
+            surviving += check_cut(&store, &folder.join(format!("cut-{cut}")), cut, purged);
             may_write.fetch_add(AHEAD, Ordering::SeqCst);
         }
     });
-    report(format_args!("kept {kept}"));
+    report(format_args!("kept {surviving}"));
 }
 
 struct End<'a>(&'a AtomicU64);
@@ -77,20 +77,23 @@ fn check_cut(store: &Store, to: &Path, cut: u64, purged: u64) -> u64 {
     for n in (0..purged).step_by(10) {
         assert!(!has(&store, n), "{n} of {purged} came back, cut {cut}");
     }
-    let kept = count(&store, purged);
+    let surviving = count(&store, purged);
     // each purge flushes the entries that were stored before it
-    assert!(kept >= purged / 10 * 9, "{kept} of {purged}, cut {cut}");
+    assert!(
+        surviving >= purged / 10 * 9,
+        "{surviving} of {purged}, cut {cut}"
+    );
     store.close().unwrap();
     std::fs::remove_dir_all(to).unwrap();
-    kept
+    surviving
 }
 
 #[test]
 fn purges_survive_power_cuts() {
     let folder = folder();
     let child = start("power", folder.path(), 30, &[("SSZIP_POWER_CUTS", "1")]);
-    let (good, said) = child.wait();
-    assert!(good, "{said:?}");
-    let kept: u64 = said[0].strip_prefix("kept ").unwrap().parse().unwrap();
-    assert!(kept > 500, "{said:?}");
+    let (good, reports) = child.wait();
+    assert!(good, "{reports:?}");
+    let surviving: u64 = reports[0].strip_prefix("kept ").unwrap().parse().unwrap();
+    assert!(surviving > 500, "{reports:?}");
 }

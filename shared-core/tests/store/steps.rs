@@ -25,8 +25,11 @@ pub fn purge_once(folder: &Path) {
 fn found_after_fault(fault: &str) -> (OpenOutcome, u64, bool) {
     let folder = folder();
     let child = start("purge-once", folder.path(), 0, &[("SSZIP_FAULT", fault)]);
-    let (good, said) = child.wait();
-    assert!(!good && !said.contains(&"purged".to_owned()), "{said:?}");
+    let (good, reports) = child.wait();
+    assert!(
+        !good && !reports.contains(&"purged".to_owned()),
+        "{reports:?}"
+    );
     let (store, opening) = open(&config(folder.path()));
     let found = (opening, count(&store, 100), has(&store, 7));
     store.purge(&PurgeScope::Key(key(8))).unwrap();
@@ -94,8 +97,8 @@ fn database_that_ends_the_process_repeatedly_is_replaced() {
     for _ in 0..5 {
         assert!(!die().0);
     }
-    let (good, said) = die();
-    assert!(good, "{said:?}");
+    let (good, reports) = die();
+    assert!(good, "{reports:?}");
     reopen(&config);
 }
 
@@ -103,8 +106,8 @@ fn database_that_ends_the_process_repeatedly_is_replaced() {
 fn next_flush_writes_the_rows_of_a_failed_flush() {
     let folder = folder();
     let fault = [("SSZIP_FAULT", "fail-flush")];
-    let (_, said) = start("purge-twice", folder.path(), 0, &fault).wait();
-    assert!(said.is_empty());
+    let (_, reports) = start("purge-twice", folder.path(), 0, &fault).wait();
+    assert!(reports.is_empty());
     let store = reopen(&config(folder.path()));
     assert_eq!(count(&store, 100), 98);
     // the write of the first purge was only deferred

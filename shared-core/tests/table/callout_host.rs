@@ -17,7 +17,7 @@ pub struct CalloutHost {
     woken: Arc<Queue>,
     event_loop: EventLoop,
     /// Entries of the owner.
-    kept: Mutex<HashMap<String, StoredEntry>>,
+    entries: Mutex<HashMap<String, StoredEntry>>,
     /// Namespaces of wrong chains, in hex digits.
     wrong: Mutex<Vec<String>>,
 }
@@ -43,7 +43,7 @@ impl CalloutHost {
             calls,
             woken,
             event_loop,
-            kept: Mutex::default(),
+            entries: Mutex::default(),
             wrong: Mutex::default(),
         }
     }
@@ -74,17 +74,17 @@ impl CalloutHost {
     }
 
     fn owner(&self, message: &OwnerRequest, now: u64) -> OfOwner {
-        let mut kept = self.kept.lock().unwrap();
+        let mut entries = self.entries.lock().unwrap();
         let body = message.whole_body().unwrap().into_owned();
         let path = message.target.split('?').next().unwrap();
         let key = path.rsplit('/').next().unwrap().to_string();
-        let said = |status, body| OfOwner {
+        let reply = |status, body| OfOwner {
             status,
             body,
             ..OfOwner::default()
         };
         let find = |key: &str| {
-            let (until, since, body) = kept.get(key)?;
+            let (until, since, body) = entries.get(key)?;
             let fresh = until.checked_sub(now).filter(|fresh| *fresh > 0)?;
             Some((fresh, (now - since) / 1_000, body.clone()))
         };
@@ -93,11 +93,11 @@ impl CalloutHost {
                 Some((fresh, age, body)) => OfOwner {
                     fresh,
                     age,
-                    ..said(200, body)
+                    ..reply(200, body)
                 },
                 None => OfOwner {
                     granted: message.target.contains("?lease=").then_some(true),
-                    ..said(404, Vec::new())
+                    ..reply(404, Vec::new())
                 },
             },
             ("POST", "/v1/lookups") => {
@@ -110,22 +110,22 @@ impl CalloutHost {
                         all.extend(body);
                     }
                 }
-                said(200, all)
+                reply(200, all)
             }
             ("PUT", _) => {
                 let mut fields = message.fields.iter();
                 let fresh = fields.find(|(name, _)| *name == "sszip-fresh").unwrap();
                 let until = now + fresh.1.parse::<u64>().unwrap();
-                kept.insert(key, (until, now, body));
-                said(201, Vec::new())
+                entries.insert(key, (until, now, body));
+                reply(201, Vec::new())
             }
-            ("DELETE", _) => said(204, Vec::new()),
+            ("DELETE", _) => reply(204, Vec::new()),
             ("POST", "/v1/purges") => {
-                kept.clear();
+                entries.clear();
                 let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
                 let namespace = body["wrong-chain"].as_str().unwrap().to_owned();
                 self.wrong.lock().unwrap().push(namespace);
-                said(200, Vec::new())
+                reply(200, Vec::new())
             }
             other => panic!("{other:?}"),
         }

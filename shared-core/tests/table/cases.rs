@@ -279,9 +279,9 @@ fn config(settings: &BTreeMap<String, toml::Value>, process: Process) -> Arc<Rou
 }
 
 /// Generates a body by a generator of tests/cases/README.md.
-fn generate(what: &str) -> Vec<u8> {
-    let Some((generator, length)) = what.split_once(':') else {
-        assert!(what.is_empty(), "no generator {what}");
+fn generate(spec: &str) -> Vec<u8> {
+    let Some((generator, length)) = spec.split_once(':') else {
+        assert!(spec.is_empty(), "no generator {spec}");
         return Vec::new();
     };
     let length = length.parse().unwrap();
@@ -307,7 +307,7 @@ fn generate(what: &str) -> Vec<u8> {
             .cycle()
             .take(length)
             .collect(),
-        _ => panic!("no generator {what}"),
+        _ => panic!("no generator {spec}"),
     };
     body.truncate(length);
     body

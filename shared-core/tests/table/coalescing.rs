@@ -26,13 +26,13 @@ fn config(host: &EventLoopsHost) -> Arc<RouteConfig> {
 #[derive(Default)]
 struct Chain {
     version: AtomicU64,
-    asked: AtomicUsize,
+    requests: AtomicUsize,
 }
 
 impl Chain {
     /// Returns the response to a call or to a batch.
     fn answer(&self, body: &[u8]) -> Value {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed);
         let version = self.version.load(Ordering::SeqCst);
         let answer = |call: &Value| {
             let hash = call["params"][0].as_str().unwrap();
@@ -167,7 +167,7 @@ fn coalesced_requests_on_all_event_loops_reach_the_node_once() {
             for client in clients {
                 check(&calls, &client.answer().unwrap(), 0);
             }
-            assert_eq!(chain.asked.load(Ordering::Relaxed), 1);
+            assert_eq!(chain.requests.load(Ordering::Relaxed), 1);
         }
     }
 }

@@ -36,7 +36,7 @@ enum LongTask {
     Code(Sender<Event>, usize, Job),
     /// Stores a fill, and then sends the response to the client.
     Store(Job, u64, Sender<Result<Answer>>, Answer),
-    Ask(Sender<Event>, usize, Vec<u8>, NodeFunction),
+    Fetch(Sender<Event>, usize, Vec<u8>, NodeFunction),
 }
 
 #[derive(Debug)]
@@ -115,8 +115,8 @@ impl EventLoopsHost {
         let name = self.names.fetch_add(1, Ordering::Relaxed);
         let event_loop = &self.events[name % self.events.len()];
         let (reply, answer) = channel();
-        let asks = Event::Request(name, Box::new(request), reply);
-        event_loop.send(asks).unwrap();
+        let event = Event::Request(name, Box::new(request), reply);
+        event_loop.send(event).unwrap();
         Pending {
             name,
             event_loop,
@@ -189,7 +189,9 @@ impl LoopState {
                 Event::Abort(name) => drop(self.tasks.remove(&name)),
                 Event::Woken(name) => self.look_up(name),
                 Event::JobDone(name, job) => self.resume(name, |task| task.done(job)),
-                Event::Answered(name, asked, node) => self.answered(name, asked, node),
+                Event::Answered(name, request_body, node) => {
+                    self.answered(name, request_body, node)
+                }
                 Event::End => return,
             }
         }
@@ -213,7 +215,7 @@ impl LoopState {
             Ok(NextAction::Wait) => return,
             Ok(NextAction::Run(job)) => LongTask::Code(self.events.clone(), name, job),
             Ok(NextAction::FetchFromNode(body)) => {
-                LongTask::Ask(self.events.clone(), name, body, task.at_node())
+                LongTask::Fetch(self.events.clone(), name, body, task.at_node())
             }
             Ok(NextAction::Respond(answer)) => {
                 reply_to(reply, Ok(answer));
@@ -229,12 +231,12 @@ impl LoopState {
         self.long(name).send(long).unwrap();
     }
 
-    fn answered(&mut self, name: usize, asked: Vec<u8>, node: Option<Node>) {
+    fn answered(&mut self, name: usize, request_body: Vec<u8>, node: Option<Node>) {
         let Some((mut task, reply)) = self.tasks.remove(&name) else {
             return;
         };
         let answered = match node {
-            Some(node) => task.answered(asked, &node),
+            Some(node) => task.answered(request_body, &node),
             None => Err("the node is asked".into()),
         };
         match answered {
@@ -268,7 +270,7 @@ fn work(longs: &Receiver<LongTask>) {
                 reply_to(&reply, Ok(answer));
                 Ok(())
             }
-            LongTask::Ask(events, name, body, at_node) => {
+            LongTask::Fetch(events, name, body, at_node) => {
                 let node = at_node(&body);
                 events.send(Event::Answered(name, body, node))
             }

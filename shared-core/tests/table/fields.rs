@@ -52,14 +52,14 @@ pub fn check_fields(
 }
 
 pub fn same<T: PartialEq<U> + std::fmt::Debug, U: std::fmt::Debug>(
-    what: &str,
+    name: &str,
     found: T,
     expected: U,
 ) -> Result<(), String> {
     if found == expected {
         Ok(())
     } else {
-        Err(format!("{what} is {found:?}, not {expected:?}"))
+        Err(format!("{name} is {found:?}, not {expected:?}"))
     }
 }
 

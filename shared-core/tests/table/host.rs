@@ -112,7 +112,7 @@ impl Task {
         if self.driver.required_body(length) == RequiredBody::Nothing {
             return Ok(NextAction::FetchFromNode(self.request.body.clone()));
         }
-        let asked = LookupRequest {
+        let lookup_request = LookupRequest {
             place: &self.request.place,
             // an invalidation on one route does not affect the others
             host: &self.request.place,
@@ -123,7 +123,7 @@ impl Task {
         };
         let found = self
             .driver
-            .lookup(RequestBody::Whole(&self.request.body), asked);
+            .lookup(RequestBody::Whole(&self.request.body), lookup_request);
         let found = found.map_err(|problem| problem.to_string())?;
         self.found(found)
     }
@@ -228,8 +228,8 @@ impl Node {
     }
 
     fn is_short(&self) -> bool {
-        let came = self.body.len() as u64;
-        self.content_length.is_some_and(|length| length > came)
+        let received = self.body.len() as u64;
+        self.content_length.is_some_and(|length| length > received)
     }
 }
 

@@ -45,7 +45,7 @@ pub struct OwnerThread {
 
 impl OwnerThread {
     pub fn start(shared: &Arc<Shared>) -> Self {
-        let (questions, asked) = channel();
+        let (questions, receiver) = channel();
         let owned = Arc::new(InProcessOwner {
             questions: Mutex::new(Some(questions)),
             found: Mutex::default(),
@@ -54,7 +54,7 @@ impl OwnerThread {
         });
         shared.join(owned.clone());
         let (owner, shared) = (Arc::clone(&owned), Arc::downgrade(shared));
-        let thread = std::thread::spawn(move || owner.serve(&asked, &shared));
+        let thread = std::thread::spawn(move || owner.serve(&receiver, &shared));
         Self {
             owned,
             thread: Some(thread),
@@ -103,13 +103,13 @@ impl InProcessOwner {
         holds.recv().unwrap();
     }
 
-    fn serve(&self, asked: &Receiver<OwnerQuery>, shared: &Weak<Shared>) {
-        let mut kept: HashMap<Key, StoredEntry> = HashMap::new();
-        let find = |kept: &HashMap<Key, StoredEntry>, key: &Key, now| {
-            let entry = Arc::new(kept.get(key)?.entry(now)?);
+    fn serve(&self, receiver: &Receiver<OwnerQuery>, shared: &Weak<Shared>) {
+        let mut stored: HashMap<Key, StoredEntry> = HashMap::new();
+        let find = |stored: &HashMap<Key, StoredEntry>, key: &Key, now| {
+            let entry = Arc::new(stored.get(key)?.entry(now)?);
             Some(entry)
         };
-        for question in asked {
+        for question in receiver {
             let Some(shared) = shared.upgrade() else {
                 return;
             };
@@ -119,7 +119,7 @@ impl InProcessOwner {
                 }
             };
             match question {
-                OwnerQuery::Lookup(key, token, leases, now) => match find(&kept, &key, now) {
+                OwnerQuery::Lookup(key, token, leases, now) => match find(&stored, &key, now) {
                     Some(entry) => {
                         keep(key, &entry);
                         shared.finish(token, FlightOutcome::Answer(entry));
@@ -129,7 +129,7 @@ impl InProcessOwner {
                 },
                 OwnerQuery::BatchLookup(keys, waiter, now) => {
                     let entries = keys.iter().filter_map(|key| {
-                        let entry = find(&kept, key, now)?;
+                        let entry = find(&stored, key, now)?;
                         keep(*key, &entry);
                         Some((*key, entry))
                     });
@@ -143,7 +143,7 @@ impl InProcessOwner {
                         let meta = entry.meta();
                         let bytes = [&encoded.head[..], &encoded.payload].concat();
                         let (expires_at, stored_at) = (meta.expires_at, meta.stored_at);
-                        kept.insert(
+                        stored.insert(
                             key,
                             StoredEntry {
                                 bytes,
@@ -154,7 +154,7 @@ impl InProcessOwner {
                     }
                 }
                 OwnerQuery::Purge(done) => {
-                    kept.clear();
+                    stored.clear();
                     self.generation.fetch_add(1, Ordering::AcqRel);
                     shared.purge_memory(None);
                     done.send(()).unwrap();

@@ -230,14 +230,14 @@ fn check(step: &Step, answer: &Answer) -> Result<(), String> {
 
 /// Returns the result in `Cache-Status` (RFC 9211) as one word.
 fn cache_status_word(fields: &Fields) -> &'static str {
-    let said = joined(fields, "Cache-Status").unwrap_or_default();
+    let cache_status = joined(fields, "Cache-Status").unwrap_or_default();
     let words = [
         ("fwd=miss", "miss"),
         ("fwd=bypass", "bypass"),
         ("fwd=stale", "stale"),
         ("sszip; hit", "hit"),
     ];
-    let word = words.iter().find(|(part, _)| said.contains(part));
+    let word = words.iter().find(|(part, _)| cache_status.contains(part));
     word.map_or("none", |(_, word)| word)
 }
 

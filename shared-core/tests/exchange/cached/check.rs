@@ -64,25 +64,28 @@ impl CacheModel {
                 })
                 .unwrap_or_else(|| panic!("{answer} under {id}"));
             let key = (*call, whole);
-            let (asked_at, _) = *self
-                .said
+            let (dispatched_at, _) = *self
+                .responses
                 .get(&key)
-                .and_then(|said| said.iter().find(|(_, text)| text == result))
+                .and_then(|responses| responses.iter().find(|(_, text)| text == result))
                 .as_ref()
                 .unwrap_or_else(|| panic!("the node did not say {result:.200} to {key:?}"));
             if stored && open.requested_at == self.now && !open.waits {
                 let good = CALLS[*call].2;
                 assert!(
-                    asked_at + good > self.now,
-                    "asked at {asked_at}, sent at {}: {result:.200}",
+                    dispatched_at + good > self.now,
+                    "asked at {dispatched_at}, sent at {}: {result:.200}",
                     self.now
                 );
                 let seen = self
                     .seen
                     .entry((key.0, key.1, open.caller.origin.is_some()))
                     .or_default();
-                assert!(*seen <= *asked_at, "back from {seen} to {asked_at}");
-                *seen = *asked_at;
+                assert!(
+                    *seen <= *dispatched_at,
+                    "back from {seen} to {dispatched_at}"
+                );
+                *seen = *dispatched_at;
             }
         }
     }

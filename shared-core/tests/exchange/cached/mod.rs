@@ -39,7 +39,7 @@ proptest! {
 /// them: the next leader's response is its own.
 #[test]
 fn followers_are_separated_when_the_vary_table_changes_while_they_wait() {
-    let ask = |call, origin| Step::Request {
+    let request = |call, origin| Step::Request {
         caller: Caller {
             chain: 1,
             user: None,
@@ -60,10 +60,10 @@ fn followers_are_separated_when_the_vary_table_changes_while_they_wait() {
     run(
         "bypass",
         &[
-            ask(1, 0),
-            ask(1, 1),
-            ask(1, 0),
-            ask(0, 0),
+            request(1, 0),
+            request(1, 1),
+            request(1, 0),
+            request(0, 0),
             Step::Answer(1, whole),
             Step::Leave(0),
             Step::Answer(0, whole),

@@ -16,21 +16,21 @@ use crate::support::gunzip;
 impl CacheModel {
     /// Delivers the node's response, up to the point where only the end is left to be sent.
     pub fn answer(&mut self, n: usize, how: Answer) {
-        let asking: Vec<usize> = (0..self.open.len())
+        let at_node: Vec<usize> = (0..self.open.len())
             .filter(|n| !self.open[*n].waits)
             .collect();
-        if asking.is_empty() {
+        if at_node.is_empty() {
             return;
         }
-        let mut open = self.open.remove(asking[n % asking.len()]);
+        let mut open = self.open.remove(at_node[n % at_node.len()]);
         let (body, fields) = self.node(&open, how);
-        let (status, kept) = match how.outcome {
+        let (status, is_cacheable) = match how.outcome {
             Outcome::Status(status) => (status, false),
             outcome => (200, outcome != Outcome::NotStored),
         };
         let mut fields: Vec<(&[u8], &[u8])> =
             fields.iter().map(|(n, v)| (n.as_bytes(), &v[..])).collect();
-        if !kept {
+        if !is_cacheable {
             fields.push((b"Set-Cookie", b"a=b"));
         }
         let action = open
@@ -70,7 +70,7 @@ impl CacheModel {
             assert_eq!(received, body);
         }
         if let Some(fill) = open.exchange.take_fill() {
-            assert!(kept);
+            assert!(is_cacheable);
             self.unsent.push((open.exchange, fill));
         }
     }
@@ -86,17 +86,17 @@ impl CacheModel {
         };
         self.count += 1;
         let mut answers = Vec::new();
-        for asked in calls {
-            let members: BTreeMap<&str, &RawValue> = serde_json::from_str(asked.get()).unwrap();
+        for raw_call in calls {
+            let members: BTreeMap<&str, &RawValue> = serde_json::from_str(raw_call.get()).unwrap();
             let id = members["id"].get();
             // a batch may contain the same call twice: either index is correct
             let at = open.ids.iter().position(|own| own == id).unwrap();
             let call = open.calls[at];
-            let asked: Value =
+            let params: Value =
                 serde_json::from_str(&members["params"].get().to_ascii_lowercase()).unwrap();
             let own: Value = serde_json::from_str(&CALLS[call].1[0].to_ascii_lowercase()).unwrap();
             assert_eq!(
-                (members["method"].get().trim_matches('"'), asked),
+                (members["method"].get().trim_matches('"'), params),
                 (CALLS[call].0, own)
             );
             let filler = "x".repeat([0, 50, 3000][self.count % 3]);
@@ -110,17 +110,17 @@ impl CacheModel {
                 filler
             ])
             .to_string();
-            let mut say = |text: &str| {
-                let said = self.said.entry((call, caller)).or_default();
-                said.push((open.dispatched_at, text.to_owned()));
+            let mut record = |text: &str| {
+                let responses = self.responses.entry((call, caller)).or_default();
+                responses.push((open.dispatched_at, text.to_owned()));
             };
             answers.push(if how.outcome == Outcome::Error {
                 let error = format!(r#"{{"code":1,"message":{result}}}"#);
-                say(&error);
+                record(&error);
                 format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
             } else {
                 if how.outcome == Outcome::Complete {
-                    say(&result);
+                    record(&result);
                 }
                 format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
             });

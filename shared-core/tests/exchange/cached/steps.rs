@@ -122,7 +122,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         3 => (0..CALLS.len()).prop_map(CallSequence::Single),
         1 => prop::collection::vec(0..CALLS.len(), 1..5).prop_map(CallSequence::Batch),
     ];
-    let ask = (
+    let request = (
         caller,
         question,
         0usize..12,
@@ -156,7 +156,7 @@ pub fn step() -> impl Strategy<Value = Step> {
         },
     );
     prop_oneof![
-        6 => ask,
+        6 => request,
         5 => (any::<usize>(), answer).prop_map(|(n, answer)| Step::Answer(n, answer)),
         5 => any::<usize>().prop_map(Step::Sent),
         1 => any::<usize>().prop_map(Step::Leave),

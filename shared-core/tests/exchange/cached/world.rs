@@ -41,7 +41,7 @@ pub struct CacheModel {
     pub count: usize,
     pub open: Vec<OpenRequest>,
     pub unsent: Vec<(Exchange, Box<Fill>)>,
-    pub said: NodeResponses,
+    pub responses: NodeResponses,
     /// Time of the newest stored response that was sent, for browsers and for others.
     pub seen: BTreeMap<(usize, Caller, bool), u64>,
 }
@@ -69,7 +69,7 @@ impl CacheModel {
             count: 0,
             open: Vec::new(),
             unsent: Vec::new(),
-            said: NodeResponses::new(),
+            responses: NodeResponses::new(),
             seen: BTreeMap::new(),
         }
     }

@@ -18,8 +18,8 @@ fn roots_of_long_byte_lists_equal_the_reference() {
         for leaves in LEAVES {
             for more in [0, 1, 31] {
                 let bytes = numbers.bytes(32 * leaves + more);
-                let what = format!("{} bytes", bytes.len());
-                compare_value(&Type::ByteList(limit), &Value::Bytes(bytes), &what);
+                let label = format!("{} bytes", bytes.len());
+                compare_value(&Type::ByteList(limit), &Value::Bytes(bytes), &label);
             }
         }
     }

@@ -41,8 +41,8 @@ pub(super) fn check_submission(choices: &mut Choices<'_>) {
     let is_roomy = choices.below(2) == 0;
     let (process, config) = place(choices, is_roomy, &[("ssz_request", "always")]);
     let mut headers = vec![field("Content-Type", OCTETS), field("Accept", JSON)];
-    let is_said = choices.below(6) > 0;
-    if is_said {
+    let has_version = choices.below(6) > 0;
+    if has_version {
         headers.push(field(VERSION, fork.name()));
     }
     let node = Node {
@@ -54,8 +54,8 @@ pub(super) fn check_submission(choices: &mut Choices<'_>) {
         ends: vec![],
         end: End::Whole,
     };
-    let asked = request(&config, "POST", target, headers, body.clone(), Some(node));
-    let answer = SequentialHost.request(asked).unwrap();
+    let client_request = request(&config, "POST", target, headers, body.clone(), Some(node));
+    let answer = SequentialHost.request(client_request).unwrap();
     let read = reference::to_json(schema, ty, &body);
     match &answer.forwarded {
         // the node validates the body itself
@@ -64,7 +64,7 @@ pub(super) fn check_submission(choices: &mut Choices<'_>) {
                 && joined(&answer.upstream, "Content-Type").as_deref() == Some(OCTETS) =>
         {
             assert!(
-                !is_said || !is_roomy || name == "SignedValidatorRegistrations",
+                !has_version || !is_roomy || name == "SignedValidatorRegistrations",
                 "{target} {fork:?}"
             );
         }
@@ -76,7 +76,7 @@ pub(super) fn check_submission(choices: &mut Choices<'_>) {
             if let Some(length) = joined(&answer.upstream, "Content-Length") {
                 assert_eq!(length, sent.len().to_string());
             }
-            if is_said {
+            if has_version {
                 assert_eq!(
                     read.map(|json| json.write().into_bytes()).as_ref(),
                     Some(sent)
@@ -85,7 +85,7 @@ pub(super) fn check_submission(choices: &mut Choices<'_>) {
         }
         None => {
             assert!(
-                read.is_none() || !is_roomy || !is_said,
+                read.is_none() || !is_roomy || !has_version,
                 "{target} {fork:?}: {}",
                 String::from_utf8_lossy(&answer.body)
             );

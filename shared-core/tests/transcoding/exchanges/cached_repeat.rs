@@ -35,9 +35,16 @@ pub(super) fn check_repeated_request(choices: &mut Choices<'_>) {
         if choices.below(2) == 1 {
             headers.push(field("Accept-Encoding", "gzip"));
         }
-        let said = node_response(choices, &value, is_same, fresh.clone());
-        let asked = request(&config, "GET", target, headers, Vec::new(), Some(said.node));
-        let answer = SequentialHost.request(asked).unwrap();
+        let response = node_response(choices, &value, is_same, fresh.clone());
+        let client_request = request(
+            &config,
+            "GET",
+            target,
+            headers,
+            Vec::new(),
+            Some(response.node),
+        );
+        let answer = SequentialHost.request(client_request).unwrap();
         if answer.mode != Mode::Hit {
             let is_made = matches!(answer.mode, Mode::Ssz | Mode::Json);
             got[usize::from(is_ssz)] = is_made.then(|| {

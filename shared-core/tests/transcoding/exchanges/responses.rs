@@ -27,16 +27,23 @@ pub(super) fn check_response(choices: &mut Choices<'_>) {
     if takes_gzip {
         headers.push(field("Accept-Encoding", "gzip"));
     }
-    let said = node_response(choices, &value, is_same, Fields::new());
-    let is_coded = joined(&said.node.headers, "Content-Encoding").is_some();
-    let (wire, plain) = (said.node.body.clone(), said.plain.clone());
-    let media_type = if said.is_ssz { OCTETS } else { JSON };
-    let is_whole = said.node.end == End::Whole && !is_short(&said.node);
-    let asked = request(&config, "GET", target, headers, Vec::new(), Some(said.node));
-    let answer = SequentialHost.request(asked).unwrap();
+    let response = node_response(choices, &value, is_same, Fields::new());
+    let is_coded = joined(&response.node.headers, "Content-Encoding").is_some();
+    let (wire, plain) = (response.node.body.clone(), response.plain.clone());
+    let media_type = if response.is_ssz { OCTETS } else { JSON };
+    let is_whole = response.node.end == End::Whole && !is_short(&response.node);
+    let client_request = request(
+        &config,
+        "GET",
+        target,
+        headers,
+        Vec::new(),
+        Some(response.node),
+    );
+    let answer = SequentialHost.request(client_request).unwrap();
     let is_to_change = takes
         .prefers_ssz()
-        .is_some_and(|wants| wants != said.is_ssz);
+        .is_some_and(|wants| wants != response.is_ssz);
     let about = || {
         format!(
             "{target} {accept:?} {:?} {} {:?}",
@@ -48,7 +55,7 @@ pub(super) fn check_response(choices: &mut Choices<'_>) {
     match answer.mode {
         // aborted, or a local reply of the host
         _ if answer.status == 502 || !is_whole => {
-            assert!(!said.is_right || !is_roomy, "{}", about());
+            assert!(!response.is_right || !is_roomy, "{}", about());
             assert!(
                 answer.status == 502
                     || takes.accepts(is_of(&answer, OCTETS))
@@ -95,8 +102,12 @@ pub(super) fn check_response(choices: &mut Choices<'_>) {
             );
         }
         _ if matches!(answer.status, 406 | 503) => {
-            assert!(is_to_change && !takes.accepts(said.is_ssz), "{}", about());
-            assert!(!said.is_right || !is_roomy, "{}", about());
+            assert!(
+                is_to_change && !takes.accepts(response.is_ssz),
+                "{}",
+                about()
+            );
+            assert!(!response.is_right || !is_roomy, "{}", about());
             let is_memory = answer.mode == Mode::Memory;
             assert_eq!(answer.status == 503, is_memory, "{}", about());
             let code = members(&decoded(&answer), "code").expect("JSON");
@@ -108,8 +119,16 @@ pub(super) fn check_response(choices: &mut Choices<'_>) {
         }
         _ => {
             assert!(is_of(&answer, media_type), "{}", about());
-            assert!(!is_to_change || takes.accepts(said.is_ssz), "{}", about());
-            assert!(!is_to_change || !said.is_right || !is_roomy, "{}", about());
+            assert!(
+                !is_to_change || takes.accepts(response.is_ssz),
+                "{}",
+                about()
+            );
+            assert!(
+                !is_to_change || !response.is_right || !is_roomy,
+                "{}",
+                about()
+            );
             match joined(&answer.fields, "Content-Encoding") {
                 // a body that cannot or need not be decompressed is sent unchanged
                 Some(_) if is_coded && answer.body == wire => {}

@@ -40,8 +40,8 @@ pub(super) fn check_result(choices: &mut Choices<'_>) {
     }
     let call = format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"{method}\",\"params\":[]}}");
     let (node, is_right) = node(choices, vec![field("Content-Type", JSON)], body.clone());
-    let asked = request(&config, "POST", "/", headers, call.into_bytes(), Some(node));
-    let answer = SequentialHost.request(asked).unwrap();
+    let client_request = request(&config, "POST", "/", headers, call.into_bytes(), Some(node));
+    let answer = SequentialHost.request(client_request).unwrap();
     let about = || {
         format!(
             "{method} {:?} {} {:?}",
