@@ -96,12 +96,12 @@ struct ForwardedCall {
 
 struct OpenRequest {
     number: usize,
-    ask: RequestPlan,
+    plan: RequestPlan,
     calls: Vec<(u32, u8)>,
     body: Vec<u8>,
     forwarded: Vec<u8>,
     driver: Driver,
-    asked_at: u64,
+    requested_at: u64,
     waits: bool,
 }
 
@@ -114,7 +114,7 @@ struct CacheModel {
     open: Vec<OpenRequest>,
     unsent: Vec<Driver>,
     /// Responses that may be sent for each chain and call, with the times of their requests.
-    said: HashMap<(bool, u8), HashMap<u64, u64>>,
+    responses: HashMap<(bool, u8), HashMap<u64, u64>>,
 }
 
 fuzz_target!(|steps: Vec<Step>| {
@@ -150,28 +150,31 @@ impl CacheModel {
             count: 0,
             open: Vec::new(),
             unsent: Vec::new(),
-            said: HashMap::new(),
+            responses: HashMap::new(),
         }
     }
 
     fn apply(&mut self, step: &Step) {
         let of = |n: u8, length: usize| usize::from(n) % length.max(1);
         match step {
-            Step::Request(ask) => self.ask(ask),
+            Step::Request(plan) => self.send(plan),
             Step::RequestAnyBody(body) => {
                 let mut driver = self.started_request(true);
-                let found = driver.lookup(RequestBody::Whole(body), self.asked(false, None, false));
+                let found = driver.lookup(
+                    RequestBody::Whole(body),
+                    self.lookup_request(false, None, false),
+                );
                 // an entry can be requested in many notations, but only in JSON
                 if let Do::Respond = found.unwrap() {
                     assert!(serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok());
                 }
             }
             Step::Answer(n, how) => {
-                let asking: Vec<usize> = (0..self.open.len())
+                let at_node: Vec<usize> = (0..self.open.len())
                     .filter(|n| !self.open[*n].waits)
                     .collect();
-                if !asking.is_empty() {
-                    let open = self.open.remove(asking[of(*n, asking.len())]);
+                if !at_node.is_empty() {
+                    let open = self.open.remove(at_node[of(*n, at_node.len())]);
                     self.answer(open, *how);
                 }
             }
@@ -219,7 +222,7 @@ impl CacheModel {
         driver
     }
 
-    fn asked(
+    fn lookup_request(
         &self,
         other_chain: bool,
         waiter: Option<usize>,
@@ -235,17 +238,17 @@ impl CacheModel {
         }
     }
 
-    fn ask(&mut self, ask: &RequestPlan) {
-        let first = std::iter::once(&ask.first);
+    fn send(&mut self, plan: &RequestPlan) {
+        let first = std::iter::once(&plan.first);
         let calls: Vec<(u32, u8)> = (0..)
-            .zip(first.chain(ask.rest.iter().take(8)))
+            .zip(first.chain(plan.rest.iter().take(8)))
             .map(|(n, call)| {
-                let id = u32::from(ask.id) + if ask.same_ids { 0 } else { n };
+                let id = u32::from(plan.id) + if plan.same_ids { 0 } else { n };
                 (id, call % CALLS)
             })
             .collect();
         let texts: Vec<String> = calls.iter().map(|(id, call)| text_of(*id, *call)).collect();
-        let body = match ask.rest.is_empty() {
+        let body = match plan.rest.is_empty() {
             true => texts[0].clone(),
             false => format!("[{}]", texts.join(",")),
         }
@@ -253,23 +256,23 @@ impl CacheModel {
         self.count += 1;
         let open = OpenRequest {
             number: self.count,
-            ask: ask.clone(),
+            plan: plan.clone(),
             calls,
             forwarded: body.clone(),
             body,
-            driver: self.started_request(ask.gzip),
-            asked_at: self.now,
+            driver: self.started_request(plan.gzip),
+            requested_at: self.now,
             waits: false,
         };
-        let waiter = ask.waits.then_some(open.number);
+        let waiter = plan.waits.then_some(open.number);
         self.look_up(open, waiter);
     }
 
     fn look_up(&mut self, mut open: OpenRequest, waiter: Option<usize>) {
-        let asked = self.asked(open.ask.other_chain, waiter, open.ask.bypass);
+        let request = self.lookup_request(open.plan.other_chain, waiter, open.plan.bypass);
         let found = open
             .driver
-            .lookup(RequestBody::Whole(&open.body), asked)
+            .lookup(RequestBody::Whole(&open.body), request)
             .unwrap();
         let waits = matches!(found, Do::Wait);
         let waited = std::mem::replace(&mut open.waits, waits);
@@ -290,7 +293,7 @@ impl CacheModel {
                     let exchange = open.driver.exchange().expect("no job has it");
                     open.forwarded = exchange.request_body().to_vec();
                 }
-                open.asked_at = self.now;
+                open.requested_at = self.now;
                 self.open.push(open);
             }
         }
@@ -301,27 +304,27 @@ impl CacheModel {
     fn check(&self, open: &OpenRequest, body: &[u8], oldest: u64) {
         let body = match body {
             [0x1F, 0x8B, ..] => {
-                assert!(open.ask.gzip);
+                assert!(open.plan.gzip);
                 let mut plain = Vec::new();
                 GzDecoder::new(body).read_to_end(&mut plain).unwrap();
                 plain
             }
             _ => body.to_vec(),
         };
-        let answers: Vec<CallResponse> = if open.ask.rest.is_empty() {
+        let answers: Vec<CallResponse> = if open.plan.rest.is_empty() {
             vec![serde_json::from_slice(&body).unwrap()]
         } else {
             serde_json::from_slice(&body).unwrap()
         };
         let of = |answer: &CallResponse| {
             let (chain, call, number, _) = answer.result.as_ref().expect("a result");
-            assert_eq!(*chain, open.ask.other_chain, "of another chain");
-            let asked_at = self
-                .said
+            assert_eq!(*chain, open.plan.other_chain, "of another chain");
+            let requested_at = self
+                .responses
                 .get(&(*chain, *call))
-                .and_then(|said| said.get(number));
-            let asked_at = asked_at.expect("the node did not say that for others");
-            assert!(*call < TIP || oldest < asked_at + TIP_VALID, "stale");
+                .and_then(|times| times.get(number));
+            let requested_at = requested_at.expect("the node did not say that for others");
+            assert!(*call < TIP || oldest < requested_at + TIP_VALID, "stale");
             (answer.id, *call)
         };
         let mut found: Vec<(u32, u8)> = answers.iter().map(of).collect();
@@ -338,7 +341,7 @@ impl CacheModel {
             b'[' => serde_json::from_slice(&open.forwarded).unwrap(),
             _ => vec![serde_json::from_slice(&open.forwarded).unwrap()],
         };
-        let chain = open.ask.other_chain;
+        let chain = open.plan.other_chain;
         let mut answers: Vec<String> = Vec::new();
         for ForwardedCall { id, params } in calls {
             self.count += 1;
@@ -353,8 +356,8 @@ impl CacheModel {
                 _ => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
             });
             if how.outcome == Outcome::Whole {
-                let said = self.said.entry((chain, call)).or_default();
-                said.insert(number, open.asked_at);
+                let times = self.responses.entry((chain, call)).or_default();
+                times.insert(number, open.requested_at);
             }
         }
         if how.reversed {
@@ -408,7 +411,7 @@ impl CacheModel {
             return;
         }
         if how.outcome == Outcome::Whole {
-            self.check(&open, &received, self.now.min(open.asked_at));
+            self.check(&open, &received, self.now.min(open.requested_at));
         }
         self.unsent.push(open.driver);
     }

@@ -223,9 +223,9 @@ impl OwnerModel {
                 process,
                 ..
             }) => {
-                let kept = Arc::new(self.owner.prepare_entry(about, key.to_vec(), fresh, now));
-                if self.owner.put(&key, &kept, process.as_ref(), now) == Ok(true) {
-                    self.owner.store(&key, &kept, now).unwrap();
+                let entry = Arc::new(self.owner.prepare_entry(about, key.to_vec(), fresh, now));
+                if self.owner.put(&key, &entry, process.as_ref(), now) == Ok(true) {
+                    self.owner.store(&key, &entry, now).unwrap();
                 }
             }
             Request::ReleaseLease { key, process } => self.owner.release_lease(&key, &process, now),
