@@ -32,7 +32,7 @@ struct Options {
 type Body = (String, Vec<u8>);
 
 struct Row {
-    what: &'static str,
+    operation: &'static str,
     name: String,
     bytes: usize,
     ns: u64,
@@ -90,13 +90,19 @@ fn look_up(body: &[u8]) -> Option<(block::BlockReference, key::Key)> {
 }
 
 impl Options {
-    fn measure(&self, what: &'static str, name: &str, body: &[u8], run: impl Fn(&[u8])) -> Row {
+    fn measure(
+        &self,
+        operation: &'static str,
+        name: &str,
+        body: &[u8],
+        run: impl Fn(&[u8]),
+    ) -> Row {
         let mut rounds: Vec<u64> = (0..self.rounds)
             .map(|_| time(body, self.slice_ns, &run))
             .collect();
         rounds.sort_unstable();
         Row {
-            what,
+            operation,
             name: name.into(),
             bytes: body.len(),
             ns: rounds[rounds.len() / 2],
@@ -237,9 +243,11 @@ fn batch() -> Vec<u8> {
 
 fn report(options: &Options, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     if let Some(path) = &options.json {
-        let rows = rows.iter().map(
-            |row| json!({"what": row.what, "body": row.name, "bytes": row.bytes, "ns": row.ns}),
-        );
+        let rows = rows.iter().map(|row| {
+            json!({
+                "what": row.operation, "body": row.name, "bytes": row.bytes, "ns": row.ns,
+            })
+        });
         let report = json!({ "rows": rows.collect::<Vec<_>>() });
         std::fs::write(path, serde_json::to_string_pretty(&report)?)?;
         return Ok(());
@@ -247,7 +255,7 @@ fn report(options: &Options, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     for row in rows {
         println!(
             "{} {}: {} bytes, {} ns, {:.2} GB/s",
-            row.what,
+            row.operation,
             row.name,
             row.bytes,
             row.ns,
