@@ -130,9 +130,9 @@ for (let at = 0; at <= plain.length; at += 10_000) {
     assert.equal(buffers.get(BODY).length === 0, !isLast);
 }
 const sent = buffers.get(BODY);
-const said = new Map(heads.get(RESPONSE));
-assert.equal(said.get("content-encoding"), "gzip");
-assert.equal(said.get("content-length"), `${sent.length}`);
+const headers = new Map(heads.get(RESPONSE));
+assert.equal(headers.get("content-encoding"), "gzip");
+assert.equal(headers.get("content-length"), `${sent.length}`);
 assert.ok(gunzipSync(sent).equals(plain));
 filter.proxy_on_log(STREAM);
 assert.equal(filter.proxy_on_done(STREAM), 1);

@@ -28,7 +28,7 @@ const LENGTH: usize = 300_000;
 #[no_mangle]
 #[allow(unsafe_code)] // an exported name
 pub extern "C" fn sandbox() -> u32 {
-    let steps: [fn() -> Option<bool>; 5] = [held, streamed, values, coded, called];
+    let steps: [fn() -> Option<bool>; 5] = [buffered, streamed, values, coded, called];
     let failed = steps.iter().position(|step| step() != Some(true));
     failed.map_or(0, |step| step as u32 + 1)
 }
@@ -69,7 +69,7 @@ fn begin(content_length: Option<u64>) -> Option<(Exchange, HeadAction)> {
 }
 
 /// Compresses a body of known length in one shot, and decodes it.
-fn held() -> Option<bool> {
+fn buffered() -> Option<bool> {
     let body = body();
     let (mut exchange, action) = begin(Some(body.len() as u64))?;
     for piece in body.chunks(10_000) {
@@ -151,7 +151,7 @@ fn called() -> Option<bool> {
     ));
     shared.join(calls.clone());
     let key = [1; 32];
-    let ask = |now| {
+    let look_up = |now| {
         let Some(Role::Leader(token)) = shared.flights.join_flight(key, waiter) else {
             return None;
         };
@@ -159,7 +159,7 @@ fn called() -> Option<bool> {
         calls.lookup(key, token, &[2; 16], true, false, now).ok()?;
         calls.next(&shared, now)
     };
-    let call = ask(0)?;
+    let call = look_up(0)?;
     let mut answer = OwnerReply {
         status: 404,
         ..OwnerReply::default()
@@ -176,12 +176,12 @@ fn called() -> Option<bool> {
         return Some(false);
     };
     shared.finish(token, FlightOutcome::NotShareable);
-    let given_back = calls.next(&shared, 1)?.message.method == "DELETE";
+    let is_lease_returned = calls.next(&shared, 1)?.message.method == "DELETE";
     // the crate has no clock: the times are arguments
-    ask(2)?;
+    look_up(2)?;
     let is_last = calls.next(&shared, 1_000).is_none();
-    let has_gone_on = matches!(shared.flights.claim(waiter), Some(Wakeup::Lead(_)));
-    Some(given_back && is_last && has_gone_on && queue.next() == Some(7))
+    let leads_again = matches!(shared.flights.claim(waiter), Some(Wakeup::Lead(_)));
+    Some(is_lease_returned && is_last && leads_again && queue.next() == Some(7))
 }
 
 #[cfg(test)]
