@@ -131,7 +131,7 @@ const char *sszip_owner_version(void);
  signals, and advances it. The host calls this after any fork, and again
  after the returned number of milliseconds; the process must not fork
  afterwards. `config` is read only when an owner is started; when the owner
- has ended, the next call starts one again. Log lines go to `say`.
+ has ended, the next call starts one again. Log lines go to `log`.
 
  An attempt to open the store begins only during this call, which waits for
  it so that the process does not exit in the meantime: for two seconds at
@@ -141,12 +141,12 @@ const char *sszip_owner_version(void);
  it `serves`.
 
  # Safety
- `config` points at a sszip_owner_config whose strings are readable; `say` is
+ `config` points at a sszip_owner_config whose strings are readable; `log` is
  a function, or NULL; `serves` is writable, or NULL.
  */
 uint64_t sszip_owner_run(const sszip_owner_config *config,
                          bool others,
-                         sszip_owner_log say,
+                         sszip_owner_log log,
                          bool *serves);
 
 /*
@@ -156,9 +156,9 @@ uint64_t sszip_owner_run(const sszip_owner_config *config,
  must exit without destroying what its threads use.
 
  # Safety
- `say` is a function, or NULL.
+ `log` is a function, or NULL.
  */
-bool sszip_owner_exit(sszip_owner_log say);
+bool sszip_owner_exit(sszip_owner_log log);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -258,18 +258,18 @@ impl Engine {
             if_final,
         } = put;
         let has_room = self.owner.has_room_for(body.len());
-        let kept = Arc::new(self.owner.prepare_entry(about, body, fresh, now()));
+        let entry = Arc::new(self.owner.prepare_entry(about, body, fresh, now()));
         let put = if has_room {
-            self.owner.put(&key, &kept, process.as_ref(), now())
+            self.owner.put(&key, &entry, process.as_ref(), now())
         } else {
-            let kept = Arc::clone(&kept);
+            let entry = Arc::clone(&entry);
             self.run_write(move |owner| {
                 // it is sent from the disk each time, and no request waits now
-                let kept = match kept.unchecked_length() {
-                    Some(_) => owner.check_entry(&key, &kept).unwrap_or(kept),
-                    None => kept,
+                let entry = match entry.unchecked_length() {
+                    Some(_) => owner.check_entry(&key, &entry).unwrap_or(entry),
+                    None => entry,
                 };
-                owner.put(&key, &kept, process.as_ref(), now())
+                owner.put(&key, &entry, process.as_ref(), now())
             })
             .await?
         };
@@ -278,12 +278,12 @@ impl Engine {
             Ok(is_to_be_stored) => is_to_be_stored,
             Err(refused) => return Ok(Err(refused)),
         };
-        self.publish_notifications(&kept.attributes().namespace);
+        self.publish_notifications(&entry.attributes().namespace);
         if let Some(if_final) = if_final {
-            self.resolve_finality(key, Arc::clone(&kept), if_final);
+            self.resolve_finality(key, Arc::clone(&entry), if_final);
         }
         if is_to_be_stored {
-            self.read_and_store(key, kept, true);
+            self.read_and_store(key, entry, true);
         }
         Ok(Ok(()))
     }

@@ -129,7 +129,7 @@ pub extern "C" fn sszip_owner_version() -> *const c_char {
 /// signals, and advances it. The host calls this after any fork, and again
 /// after the returned number of milliseconds; the process must not fork
 /// afterwards. `config` is read only when an owner is started; when the owner
-/// has ended, the next call starts one again. Log lines go to `say`.
+/// has ended, the next call starts one again. Log lines go to `log`.
 ///
 /// An attempt to open the store begins only during this call, which waits for
 /// it so that the process does not exit in the meantime: for two seconds at
@@ -139,13 +139,13 @@ pub extern "C" fn sszip_owner_version() -> *const c_char {
 /// it `serves`.
 ///
 /// # Safety
-/// `config` points at a sszip_owner_config whose strings are readable; `say` is
+/// `config` points at a sszip_owner_config whose strings are readable; `log` is
 /// a function, or NULL; `serves` is writable, or NULL.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_owner_run(
     config: *const sszip_owner_config,
     others: bool,
-    say: sszip_owner_log,
+    log: sszip_owner_log,
     serves: *mut bool,
 ) -> u64 {
     let mut own = locked(&OWNER);
@@ -161,13 +161,13 @@ pub unsafe extern "C" fn sszip_owner_run(
             } else {
                 OPEN_TIMEOUT
             },
-            say,
+            log,
         ))
     }));
     let ran = ran.unwrap_or_else(|_| Err("the library failed inside".into()));
     let (is_serving, after) = ran.unwrap_or_else(|text: String| {
         let line = format!("the store can't be started: {text}");
-        log_line(say, Level::Error, &line);
+        log_line(log, Level::Error, &line);
         (false, FAILED_INTERVAL)
     });
     if !serves.is_null() {
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn sszip_owner_run(
 fn should_continue(
     own: &mut Option<Owner>,
     limit: Duration,
-    say: sszip_owner_log,
+    log: sszip_owner_log,
 ) -> (bool, Duration) {
     let Some(owner) = own else {
         return (false, FAILED_INTERVAL);
@@ -190,7 +190,7 @@ fn should_continue(
         owner.running.wait_while_waiting(limit);
     }
     let state = owner.running.state();
-    owner.log_all(say);
+    owner.log_all(log);
     match state {
         State::Serving => (true, SERVING_INTERVAL),
         State::Waiting | State::Closing => (false, WAITING_INTERVAL),
@@ -208,28 +208,28 @@ fn should_continue(
 /// must exit without destroying what its threads use.
 ///
 /// # Safety
-/// `say` is a function, or NULL.
+/// `log` is a function, or NULL.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_owner_exit(say: sszip_owner_log) -> bool {
+pub unsafe extern "C" fn sszip_owner_exit(log: sszip_owner_log) -> bool {
     let owner = locked(&OWNER).take();
     let Some(mut owner) = owner else {
         return true;
     };
-    owner.log_all(say);
+    owner.log_all(log);
     catch_unwind(AssertUnwindSafe(|| owner.running.stop_within(STOP))).unwrap_or(false)
 }
 
 impl Owner {
-    fn log_all(&self, say: sszip_owner_log) {
+    fn log_all(&self, log: sszip_owner_log) {
         let next = || locked(&self.lines).pop_front();
         while let Some((level, line)) = next() {
-            log_line(say, level, &line);
+            log_line(log, level, &line);
         }
     }
 }
 
-fn log_line(say: sszip_owner_log, level: Level, line: &str) {
-    let (Some(say), Ok(line)) = (say, CString::new(&*escaped(line))) else {
+fn log_line(log: sszip_owner_log, level: Level, line: &str) {
+    let (Some(log), Ok(line)) = (log, CString::new(&*escaped(line))) else {
         return;
     };
     let level = match level {
@@ -237,7 +237,7 @@ fn log_line(say: sszip_owner_log, level: Level, line: &str) {
         Level::Error => sszip_owner_level::SSZIP_OWNER_ERROR,
     };
     // SAFETY: the promise of the caller that passed it.
-    unsafe { say(level, line.as_ptr()) };
+    unsafe { log(level, line.as_ptr()) };
 }
 
 /// # Safety
@@ -252,27 +252,27 @@ unsafe fn start(config: *const sszip_owner_config) -> Result<Owner, String> {
         return Err("the configuration is that of another version".into());
     }
     // SAFETY: it has the expected size.
-    let given = unsafe { config.read() };
+    let settings = unsafe { config.read() };
     // SAFETY: the caller's promise.
     let (socket, path) = unsafe {
         (
-            text(given.socket, given.socket_len, "socket")?,
-            text(given.path, given.path_len, "path")?,
+            text(settings.socket, settings.socket_len, "socket")?,
+            text(settings.path, settings.path_len, "path")?,
         )
     };
     let mut config = Config::with_paths(PathBuf::from(socket), PathBuf::from(path));
-    let or = |given: u64, default: u64| if given == 0 { default } else { given };
-    config.max_size = or(given.max_size, config.max_size);
-    config.memory = or(given.memory, config.memory);
-    config.max_entry = or(given.max_entry, config.max_entry);
-    config.idle_timeout = or(given.idle_timeout, config.idle_timeout);
-    config.flush_interval = or(given.flush_interval, config.flush_interval);
-    config.inactive = (given.inactive != 0).then_some(given.inactive);
-    config.recompress = given.no_recompress == 0;
+    let or = |value: u64, default: u64| if value == 0 { default } else { value };
+    config.max_size = or(settings.max_size, config.max_size);
+    config.memory = or(settings.memory, config.memory);
+    config.max_entry = or(settings.max_entry, config.max_entry);
+    config.idle_timeout = or(settings.idle_timeout, config.idle_timeout);
+    config.flush_interval = or(settings.flush_interval, config.flush_interval);
+    config.inactive = (settings.inactive != 0).then_some(settings.inactive);
+    config.recompress = settings.no_recompress == 0;
     // SAFETY: the caller's promise.
-    config.follows = unsafe { follows(given.heads, given.heads_len)? };
-    if given.threads != 0 {
-        config.threads = given.threads.min(64) as usize;
+    config.follows = unsafe { follows(settings.heads, settings.heads_len)? };
+    if settings.threads != 0 {
+        config.threads = settings.threads.min(64) as usize;
     }
     let lines = LogQueue::default();
     let log: Log = {

@@ -39,12 +39,12 @@ fn main() -> ExitCode {
     let config = match Config::read(&args.config) {
         Ok(config) => config,
         Err(error) => {
-            say(&error.to_string());
+            log_line(&error.to_string());
             return ExitCode::from(2);
         }
     };
     if args.check {
-        say(&format!("{}: good", args.config.display()));
+        log_line(&format!("{}: good", args.config.display()));
         return ExitCode::SUCCESS;
     }
     if args.status {
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
                 ExitCode::SUCCESS
             }
             Err(error) => {
-                say(&format!("{}: {error}", config.socket.display()));
+                log_line(&format!("{}: {error}", config.socket.display()));
                 ExitCode::FAILURE
             }
         };
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     match run(&config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&error.to_string());
+            log_line(&error.to_string());
             ExitCode::FAILURE
         }
     }
@@ -77,7 +77,7 @@ fn run(config: &Config) -> Result<(), Box<dyn std::error::Error>> {
     signals.thread_block()?;
     let log: Log = Arc::new(|level, line| {
         let line = escaped(line);
-        say(&match level {
+        log_line(&match level {
             Level::Notice => line.into_owned(),
             Level::Error => format!("error: {line}"),
         });
@@ -86,11 +86,11 @@ fn run(config: &Config) -> Result<(), Box<dyn std::error::Error>> {
     let mut owner = RunningOwner::start(config.clone(), open, log)?;
     let stop = owner.stopper();
     let stopping = Arc::new(AtomicBool::new(false));
-    let said = Arc::clone(&stopping);
+    let is_stopping = Arc::clone(&stopping);
     std::thread::spawn(move || {
         while let Ok(signal) = signals.wait() {
-            if !said.swap(true, Ordering::Relaxed) {
-                say(&format!("{signal}: stopping"));
+            if !is_stopping.swap(true, Ordering::Relaxed) {
+                log_line(&format!("{signal}: stopping"));
             }
             stop();
         }
@@ -99,12 +99,12 @@ fn run(config: &Config) -> Result<(), Box<dyn std::error::Error>> {
     if !stopping.load(Ordering::Relaxed) {
         return Err("it can't serve".into());
     }
-    say("stopped");
+    log_line("stopped");
     Ok(())
 }
 
 /// Writes a line to the log.
-fn say(line: &str) {
+fn log_line(line: &str) {
     let pid = std::process::id();
     // the reader may be gone
     let _ = writeln!(std::io::stderr().lock(), "sszip-cached[{pid}]: {line}");

@@ -205,7 +205,7 @@ impl OwnerLifetime {
     /// Waits for the store to open. Returns `None` when the owner is stopped before.
     async fn wait_for_store(&self, open: &mut StoreOpener) -> Option<Box<dyn OwnerStore>> {
         let mut stop = self.stop.clone();
-        let mut said = None;
+        let mut logged = None;
         loop {
             let why = match open(now()) {
                 Ok(disk) => return Some(disk),
@@ -217,7 +217,7 @@ impl OwnerLifetime {
                 OpenStoreError::Failed(_) => RETRY_BROKEN,
             };
             // logged once, not at each attempt
-            if why != OpenStoreError::NotYet && said.as_ref() != Some(&why) {
+            if why != OpenStoreError::NotYet && logged.as_ref() != Some(&why) {
                 match &why {
                     OpenStoreError::Locked => (self.log)(
                         Level::Notice,
@@ -226,7 +226,7 @@ impl OwnerLifetime {
                     OpenStoreError::Failed(text) => (self.log)(Level::Error, text),
                     OpenStoreError::NotYet => {}
                 }
-                said = Some(why);
+                logged = Some(why);
             }
             tokio::select! {
                 () = tokio::time::sleep(Duration::from_millis(wait)) => {}

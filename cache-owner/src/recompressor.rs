@@ -24,7 +24,7 @@ pub struct Recompressor(SyncSender<Job>);
 
 #[derive(Debug)]
 struct Job {
-    kept: Arc<MemoryEntry>,
+    entry: Arc<MemoryEntry>,
     done: oneshot::Sender<Option<Vec<u8>>>,
 }
 
@@ -40,10 +40,10 @@ impl Recompressor {
             .spawn(move || {
                 // of this thread alone; if it is refused, the thread has the default priority
                 let _ = rustix::process::setpriority_process(None, LOWEST);
-                for Job { kept, done } in wait {
+                for Job { entry, done } in wait {
                     if !done.is_closed() {
                         // the receiver may be gone
-                        let _ = done.send(recompress(kept.body()));
+                        let _ = done.send(recompress(entry.body()));
                     }
                 }
             })?;
@@ -51,14 +51,14 @@ impl Recompressor {
     }
 
     /// Recompresses an entry. Returns `None` if the entry is to stay unchanged.
-    pub async fn recompress(&self, kept: &Arc<MemoryEntry>) -> Option<Vec<u8>> {
+    pub async fn recompress(&self, entry: &Arc<MemoryEntry>) -> Option<Vec<u8>> {
         // entries that may change soon are not worth it
-        if kept.attributes().class != Class::Immutable || !is_recompressible(kept.body()) {
+        if entry.attributes().class != Class::Immutable || !is_recompressible(entry.body()) {
             return None;
         }
         let (done, coded) = oneshot::channel();
-        let kept = Arc::clone(kept);
-        self.0.try_send(Job { kept, done }).ok()?;
+        let entry = Arc::clone(entry);
+        self.0.try_send(Job { entry, done }).ok()?;
         coded.await.ok()?
     }
 }

@@ -234,10 +234,10 @@ fn put(key: Key, fields: &HeaderMap) -> Result<Request, Problem> {
     let class =
         text(fields, "sszip-class")?.ok_or_else(|| bad_request("a PUT needs sszip-class"))?;
     // entries of class `nothing` are never stored
-    let is_kept = |class: &Class| *class != Class::Nothing;
-    let named = Class::from_name(class.as_bytes()).filter(is_kept);
+    let is_cacheable = |class: &Class| *class != Class::Nothing;
+    let named = Class::from_name(class.as_bytes()).filter(is_cacheable);
     let class = named.ok_or_else(|| {
-        let classes = Class::ALL.iter().copied().filter(is_kept);
+        let classes = Class::ALL.iter().copied().filter(is_cacheable);
         let names: Vec<_> = classes.map(Class::name).collect();
         bad_request(format!(
             "sszip-class: {class} is none of {}",

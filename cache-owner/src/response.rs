@@ -85,10 +85,10 @@ pub fn set_reply_headers(
     fields
         .entry(GENERATION)
         .or_insert_with(|| generation.into());
-    let Some((about, told)) = chain else {
+    let Some((about, published)) = chain else {
         return;
     };
-    let Some((number, state)) = told else {
+    let Some((number, state)) = published else {
         fields.insert(CHAIN, HeaderValue::from_static("none"));
         return;
     };
@@ -131,10 +131,10 @@ impl AsRef<[u8]> for Shared {
 
 /// The response with an entry.
 pub fn entry(found: OwnerEntry, now: CallTime) -> Response<ResponseBody> {
-    let kept = found.kept;
-    let (fresh, age) = (kept.remaining_ttl(now), kept.age(now) / 1_000);
-    let class = kept.attributes().class.name();
-    let body = ResponseBody::from_bytes(Bytes::from_owner(Shared(kept)));
+    let entry = found.kept;
+    let (fresh, age) = (entry.remaining_ttl(now), entry.age(now) / 1_000);
+    let class = entry.attributes().class.name();
+    let body = ResponseBody::from_bytes(Bytes::from_owner(Shared(entry)));
     let mut response = with_type(StatusCode::OK, "application/vnd.sszip.entry", body);
     let fields = response.headers_mut();
     fields.insert(FRESH, fresh.into());
@@ -146,14 +146,14 @@ pub fn entry(found: OwnerEntry, now: CallTime) -> Response<ResponseBody> {
 /// The response with several entries.
 pub fn entries(all: Vec<(Key, OwnerEntry)>, now: CallTime) -> Response<ResponseBody> {
     let mut pieces = VecDeque::with_capacity(2 * all.len());
-    for (key, OwnerEntry { kept, .. }) in all {
+    for (key, OwnerEntry { kept: entry, .. }) in all {
         let mut head = Vec::with_capacity(48);
         head.extend(key);
-        head.extend(kept.remaining_ttl(now).to_be_bytes());
-        head.extend((kept.body().len() as u64).to_be_bytes());
+        head.extend(entry.remaining_ttl(now).to_be_bytes());
+        head.extend((entry.body().len() as u64).to_be_bytes());
         pieces.push_back(Bytes::from(head));
-        if !kept.body().is_empty() {
-            pieces.push_back(Bytes::from_owner(Shared(kept)));
+        if !entry.body().is_empty() {
+            pieces.push_back(Bytes::from_owner(Shared(entry)));
         }
     }
     with_type(
@@ -186,8 +186,8 @@ pub fn empty(status: StatusCode) -> Response<ResponseBody> {
 
 /// The response to a completed purge.
 pub fn purged(purged: PurgeOutcome) -> Response<ResponseBody> {
-    let said = serde_json::json!({ "generation": purged.generation, "entries": purged.entries });
-    let body = ResponseBody::from_bytes(format!("{said}\n"));
+    let report = serde_json::json!({ "generation": purged.generation, "entries": purged.entries });
+    let body = ResponseBody::from_bytes(format!("{report}\n"));
     let mut response = with_type(StatusCode::OK, "application/json", body);
     set_generation_header(response.headers_mut(), purged.generation);
     response

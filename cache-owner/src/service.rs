@@ -72,9 +72,9 @@ impl Service {
         // a request that was not understood gets no headers of an owner: the client may need
         // an owner of another version
         if let Some(about) = about {
-            let told =
+            let with_state =
                 |about: ChainQuery| (about, self.engine.owner.published_state(&about.namespace));
-            response::set_reply_headers(answer.headers_mut(), generation, about.map(told));
+            response::set_reply_headers(answer.headers_mut(), generation, about.map(with_state));
         }
         Ok(answer)
     }

@@ -15,14 +15,14 @@ use crate::engine::Engine;
 /// An entry on its way to the disk. If it does not get there, it is offered again on its next
 /// request, or at the end of the owner.
 struct PendingStore {
-    kept: Arc<MemoryEntry>,
+    entry: Arc<MemoryEntry>,
     is_to_be_stored: bool,
 }
 
 impl Drop for PendingStore {
     fn drop(&mut self) {
         if self.is_to_be_stored {
-            self.kept.mark_store_rejected();
+            self.entry.mark_store_rejected();
         }
     }
 }
@@ -50,16 +50,21 @@ impl Engine {
     }
 
     /// Reads an entry strictly if it is unchecked, and stores it if `stores`, in the background.
-    pub(crate) fn read_and_store(self: &Arc<Self>, key: Key, kept: Arc<MemoryEntry>, stores: bool) {
+    pub(crate) fn read_and_store(
+        self: &Arc<Self>,
+        key: Key,
+        entry: Arc<MemoryEntry>,
+        stores: bool,
+    ) {
         let Ok(place) = Arc::clone(&self.storing).try_acquire_owned() else {
             // it is offered again on its next request
             if stores {
-                kept.mark_store_rejected();
+                entry.mark_store_rejected();
             }
             return;
         };
         let waits = PendingStore {
-            kept,
+            entry,
             is_to_be_stored: stores,
         };
         let engine = Arc::clone(self);
@@ -72,9 +77,9 @@ impl Engine {
     /// Reads and stores an entry. Returns `None` if it is no valid entry, or was purged or filled
     /// again in the meantime.
     async fn run_pending_store(&self, key: Key, mut waits: PendingStore) -> Option<()> {
-        if waits.kept.unchecked_length().is_some() {
+        if waits.entry.unchecked_length().is_some() {
             let read = move |owner: &Owner| {
-                waits.kept = owner.check_entry(&key, &waits.kept)?;
+                waits.entry = owner.check_entry(&key, &waits.entry)?;
                 Some(waits)
             };
             waits = self.run_write(read).await.ok()??;
@@ -83,16 +88,16 @@ impl Engine {
             return Some(());
         }
         if let Some(coder) = &self.coder {
-            if let Some(body) = coder.recompress(&waits.kept).await {
-                waits.kept = self
+            if let Some(body) = coder.recompress(&waits.entry).await {
+                waits.entry = self
                     .owner
-                    .replace_by_recompressed(&key, &waits.kept, body)?;
+                    .replace_by_recompressed(&key, &waits.entry, body)?;
             }
         }
         let store = move |owner: &Owner| {
             waits.is_to_be_stored = false;
             // a failure is counted, and the store reports its cause once
-            drop(owner.store(&key, &waits.kept, now()));
+            drop(owner.store(&key, &waits.entry, now()));
         };
         self.run_write(store).await.ok()
     }
@@ -101,10 +106,10 @@ impl Engine {
     pub(crate) fn resolve_finality(
         &self,
         key: Key,
-        kept: Arc<MemoryEntry>,
+        entry: Arc<MemoryEntry>,
         if_final: FinalUpgrade,
     ) {
-        let chain = self.chain(&kept.attributes().namespace);
+        let chain = self.chain(&entry.attributes().namespace);
         let Some(node) = chain.and_then(|chain| chain.node()) else {
             return;
         };
@@ -117,7 +122,7 @@ impl Engine {
             let _place = place;
             if let Ok(Some(block)) = node.transaction_block(&if_final.transaction).await {
                 if block <= if_final.last {
-                    owner.make_final(&key, &kept, block, if_final.valid, now());
+                    owner.make_final(&key, &entry, block, if_final.valid, now());
                 }
             }
         });

@@ -37,7 +37,7 @@ impl Engine {
 
     /// Flushes the store at intervals, and logs its events. Never returns.
     pub async fn run_flushes(&self, every: Duration, log: &Log) {
-        let tell = || {
+        let log_events = || {
             while let Some(event) = self.owner.disk().next_event() {
                 log(Level::Error, &event);
             }
@@ -46,14 +46,14 @@ impl Engine {
         loop {
             sleep(every.min(EVENT_CHECK_INTERVAL)).await;
             // before a flush succeeds and clears the state
-            tell();
+            log_events();
             let is_off = self.owner.disk().status().off.is_some();
             if flushed_at.elapsed() >= if is_off { every.min(RETRY) } else { every } {
                 flushed_at = Instant::now();
                 // an event reports the cause, and the next flush tries again
                 drop(self.run_write(|owner| owner.disk().flush()).await);
             }
-            tell();
+            log_events();
         }
     }
 

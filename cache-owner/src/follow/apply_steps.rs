@@ -21,7 +21,7 @@ pub struct StepRunner {
     later: DeferredStep,
     /// Whether the disk has failed, and that was logged.
     has_failed: bool,
-    told: Option<u64>,
+    published_final: Option<u64>,
     /// The published identity of the node, which is the recorded one.
     known: Option<ChainIdentity>,
 }
@@ -45,14 +45,14 @@ impl StepRunner {
             log,
             later: DeferredStep::default(),
             has_failed: false,
-            told: None,
+            published_final: None,
             known: None,
         }
     }
 
     /// The newest published final block.
     pub fn published_head(&self) -> Option<u64> {
-        self.told
+        self.published_final
     }
 
     /// Writes a line to the log.
@@ -82,18 +82,18 @@ impl StepRunner {
             TrackerStep::ChainChange(ChainChange::Final(Some(number))) => {
                 self.later.last = Some(number);
             }
-            TrackerStep::ChainChange(told) => {
-                match told {
+            TrackerStep::ChainChange(change) => {
+                match change {
                     ChainChange::Final(_) => {
                         self.later.last = None;
-                        self.told = None;
+                        self.published_final = None;
                     }
                     ChainChange::FinalityReverted { from } => self.purge_from(from),
                     // entries from before the detection may be of the other chain
                     ChainChange::Wrong(true) if self.known.is_some() => self.purge_from(0),
                     _ => {}
                 }
-                self.publish_change(told);
+                self.publish_change(change);
             }
         }
     }
@@ -117,8 +117,10 @@ impl StepRunner {
         }
     }
 
-    fn publish_change(&self, told: ChainChange) {
-        self.engine.owner.apply_change(&self.chain.namespace, told);
+    fn publish_change(&self, change: ChainChange) {
+        self.engine
+            .owner
+            .apply_change(&self.chain.namespace, change);
     }
 
     /// Carries out the steps that wait for the disk. A failed step is tried again at the next
@@ -155,21 +157,21 @@ impl StepRunner {
         }
         let unrecorded = |error: Failure| format!("what is final can't be recorded: {error}");
         if let Some(identity) = self.later.identity {
-            let kept = self
+            let write = self
                 .engine
                 .run_store_write(move |owner| owner.disk().record_identity(&namespace, &identity));
-            kept.await.map_err(unrecorded)?;
+            write.await.map_err(unrecorded)?;
             self.later.identity = None;
         }
         if let Some(mark) = self.later.mark {
-            let kept = self
+            let write = self
                 .engine
                 .run_store_write(move |owner| owner.disk().record_mark(&namespace, mark.as_ref()));
-            kept.await.map_err(unrecorded)?;
+            write.await.map_err(unrecorded)?;
             self.later.mark = None;
         }
         if let Some(number) = self.later.last.take() {
-            self.told = Some(number);
+            self.published_final = Some(number);
             self.publish_change(ChainChange::Final(Some(number)));
         }
         Ok(())

@@ -20,8 +20,8 @@ const CHECKPOINTS: &str = "/eth/v1/beacon/states/head/finality_checkpoints";
 ///
 /// # Errors
 /// The reason why there is no result: the node fails, or the server is no node.
-pub async fn query(http: &HttpNode, ask: NodeQuery) -> Result<NodeResult, String> {
-    Ok(match ask {
+pub async fn query(http: &HttpNode, query: NodeQuery) -> Result<NodeResult, String> {
+    Ok(match query {
         NodeQuery::Latest => NodeResult::Block(header(http, "head").await?),
         NodeQuery::ByHash(hash) => NodeResult::Block(by_root(http, &hash).await?),
         NodeQuery::ByNumber(slot) | NodeQuery::Recheck(slot) => {

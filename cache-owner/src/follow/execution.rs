@@ -9,9 +9,9 @@ use sszip_core::cache::owner::tracker::{Block, BlockHash, NodeQuery, NodeResult}
 use super::http::unreadable;
 
 /// The request of a query, with this id.
-pub fn request(ask: NodeQuery, id: u64) -> String {
+pub fn request(query: NodeQuery, id: u64) -> String {
     let by_number = |number: &str| ("eth_getBlockByNumber", format!("\"{number}\",false"));
-    let (method, params) = match ask {
+    let (method, params) = match query {
         NodeQuery::Latest => by_number("latest"),
         NodeQuery::Finalized => by_number("finalized"),
         NodeQuery::Genesis => by_number("0x0"),
@@ -80,7 +80,7 @@ pub(super) fn root<'de, D: Deserializer<'de>>(from: D) -> Result<BlockHash, D::E
 ///
 /// # Errors
 /// The body is no response in JSON-RPC: the node fails, or the server is no node.
-pub fn decode_response(ask: NodeQuery, body: &Bytes) -> Result<NodeResult, String> {
+pub fn decode_response(query: NodeQuery, body: &Bytes) -> Result<NodeResult, String> {
     let response: Response<'_> =
         serde_json::from_slice(body).map_err(|error| unreadable(body, &error))?;
     if let Some(RpcError { code, message }) = response.error {
@@ -88,7 +88,7 @@ pub fn decode_response(ask: NodeQuery, body: &Bytes) -> Result<NodeResult, Strin
         return Ok(NodeResult::Failed(format!("error {code}: {message}")));
     }
     let result = response.result.map_or("null", RawValue::get);
-    let answer = match ask {
+    let answer = match query {
         NodeQuery::Syncing => match serde_json::from_str(result) {
             // the progress of syncing
             Err(_) if result.starts_with('{') => Ok(NodeResult::Syncing(true)),
@@ -183,14 +183,14 @@ pub fn classify_message(text: &str) -> Message {
 mod tests {
     use super::*;
 
-    fn answer(ask: NodeQuery, body: &str) -> Result<NodeResult, String> {
-        decode_response(ask, &Bytes::copy_from_slice(body.as_bytes()))
+    fn answer(query: NodeQuery, body: &str) -> Result<NodeResult, String> {
+        decode_response(query, &Bytes::copy_from_slice(body.as_bytes()))
     }
 
     #[test]
     fn queries_are_encoded_as_json_rpc_requests() {
         let by_hash = format!("[\"0x{}\",false]", "ab".repeat(32));
-        for (ask, method, params) in [
+        for (query, method, params) in [
             (
                 NodeQuery::Latest,
                 "eth_getBlockByNumber",
@@ -210,7 +210,7 @@ mod tests {
         ] {
             let expected =
                 format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{params}}}"#);
-            assert_eq!(request(ask, 7), expected);
+            assert_eq!(request(query, 7), expected);
         }
     }
 
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn malformed_responses_are_errors() {
-        for (ask, body) in [
+        for (query, body) in [
             (NodeQuery::Latest, "<html><body>Bad Gateway</body></html>"),
             (NodeQuery::Latest, ""),
             (NodeQuery::Latest, r#"{"result":{"number":"10"}}"#),
@@ -239,7 +239,7 @@ mod tests {
             (NodeQuery::ChainId, r#"{"result":"0x10000000000000000"}"#),
             (NodeQuery::ChainId, r#"{"result":1}"#),
         ] {
-            let error = answer(ask, body).unwrap_err();
+            let error = answer(query, body).unwrap_err();
             assert!(error.starts_with("an answer that can't be read"), "{error}");
         }
         let error = answer(NodeQuery::Latest, "<html>\n\u{7}").unwrap_err();

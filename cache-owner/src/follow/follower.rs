@@ -184,20 +184,20 @@ impl Follower {
 /// Queries the node until the tracker has no more queries.
 async fn poll(tracker: &mut Tracker, node: &NodeClient) {
     tracker.begin(now().monotonic);
-    let asked = timeout(LONGEST_POLL, async {
+    let outcome = timeout(LONGEST_POLL, async {
         loop {
-            let asks = tracker.next_queries();
-            if asks.is_empty() {
+            let queries = tracker.next_queries();
+            if queries.is_empty() {
                 return Ok(());
             }
-            let answers = join_all(asks.iter().map(|ask| node.query(*ask))).await;
-            for (ask, answer) in asks.into_iter().zip(answers) {
-                tracker.handle_result(ask, answer?);
+            let answers = join_all(queries.iter().map(|query| node.query(*query))).await;
+            for (query, answer) in queries.into_iter().zip(answers) {
+                tracker.handle_result(query, answer?);
             }
         }
     })
     .await;
-    let error = match asked {
+    let error = match outcome {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error,
         Err(_) => "it takes too long to tell what became of its chain".to_owned(),

@@ -44,7 +44,7 @@ pub fn request_headers(follow: &HeadSource) -> Result<HeaderMap, String> {
     let software = concat!("sszip/", env!("CARGO_PKG_VERSION"));
     fields.insert(USER_AGENT, HeaderValue::from_static(software));
     for (name, value) in &follow.headers {
-        let bad = |what: &str| format!("the header \"{name}\": {what}");
+        let bad = |problem: &str| format!("the header \"{name}\": {problem}");
         let field = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_| bad("a name has letters, digits and a few signs (RFC 9110, 5.6.2)"))?;
         let mut value = HeaderValue::from_str(value)

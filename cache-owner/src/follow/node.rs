@@ -63,18 +63,18 @@ impl NodeClient {
     /// # Errors
     /// The reason why there is no result: the node fails or is unreachable. The message is for
     /// operators.
-    pub async fn query(&self, ask: NodeQuery) -> Result<NodeResult, String> {
+    pub async fn query(&self, query: NodeQuery) -> Result<NodeResult, String> {
         match self {
             Self::Execution(http) => {
-                let body = http.post(execution::request(ask, 1)).await?;
-                execution::decode_response(ask, &body)
+                let body = http.post(execution::request(query, 1)).await?;
+                execution::decode_response(query, &body)
             }
             Self::WebSocket(socket) => {
-                let body = socket.call(|id| execution::request(ask, id)).await?;
+                let body = socket.call(|id| execution::request(query, id)).await?;
                 socket.reset_backoff();
-                execution::decode_response(ask, &body)
+                execution::decode_response(query, &body)
             }
-            Self::Beacon(http) => beacon::query(http, ask).await,
+            Self::Beacon(http) => beacon::query(http, query).await,
         }
     }
 

@@ -195,9 +195,9 @@ impl Daemon {
             Ok(Outcome::Answer(response)) => response,
             Err(problem) => response::problem(&problem),
         };
-        let told =
+        let with_state =
             |about: request::ChainQuery| (about, self.owner.published_state(&about.namespace));
-        response::set_reply_headers(response.headers_mut(), generation, about.map(told));
+        response::set_reply_headers(response.headers_mut(), generation, about.map(with_state));
         Ok(to_host(response))
     }
 
@@ -241,17 +241,17 @@ impl Daemon {
                 response::entries(found.collect(), now)
             }
             Request::Put(put) => {
-                let kept = Arc::new(owner.prepare_entry(put.about, body.to_vec(), put.fresh, now));
+                let entry = Arc::new(owner.prepare_entry(put.about, body.to_vec(), put.fresh, now));
                 let process = put.process.as_ref();
-                let kept = match owner.put(&put.key, &kept, process, now) {
+                let outcome = match owner.put(&put.key, &entry, process, now) {
                     Ok(true) => {
-                        owner.store(&put.key, &kept, now).unwrap();
+                        owner.store(&put.key, &entry, now).unwrap();
                         Ok(())
                     }
                     Ok(false) => Ok(()),
                     Err(refused) => Err(refused),
                 };
-                match kept {
+                match outcome {
                     Ok(()) => response::empty(StatusCode::CREATED),
                     Err(PutRejection::Purged | PutRejection::Replaced) => {
                         response::empty(StatusCode::CONFLICT)

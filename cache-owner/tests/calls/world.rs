@@ -386,8 +386,8 @@ impl World {
             follows: mark.map(|mark| (SPACE, mark.epoch)),
             ..EntryMeta::default()
         };
-        let said = format!("{at} {of} {} {}", self.step, self.head);
-        let payload = Payload::Raw(said.into_bytes().into());
+        let text = format!("{at} {of} {} {}", self.step, self.head);
+        let payload = Payload::Raw(text.into_bytes().into());
         let entry = CacheEntry::new(Envelope::none(), payload, meta);
         vm.fetches.push(Fetch {
             token,
@@ -568,8 +568,8 @@ impl World {
     /// Asserts that a client whose lookup began at `began` may receive the entry.
     fn assert_valid(&mut self, at: usize, of: u8, began: u64, entry: &CacheEntry) {
         let bytes = Encoded::from_entry(entry).unwrap().payload.to_vec();
-        let said = String::from_utf8(bytes).unwrap();
-        let mut words = said.split(' ').map(|word| word.parse::<u64>().unwrap());
+        let text = String::from_utf8(bytes).unwrap();
+        let mut words = text.split(' ').map(|word| word.parse::<u64>().unwrap());
         let mut word = || words.next().unwrap();
         let (by, key, fetched, head) = (word(), word(), word(), word());
         assert_eq!(key, u64::from(of));
@@ -589,7 +589,7 @@ impl World {
             };
             assert!(
                 !is_over,
-                "{said:?}, fetched at {fetched}, was over at {step} ({happened:?}) and was given \
+                "{text:?}, fetched at {fetched}, was over at {step} ({happened:?}) and was given \
                  to one that asked at {began}"
             );
         }

@@ -111,7 +111,7 @@ impl Owner {
     }
 
     /// Waits until the status of the chain satisfies a condition.
-    pub fn wait(&self, what: &str, is_there: impl Fn(&Value) -> bool) -> Value {
+    pub fn wait(&self, condition: &str, is_there: impl Fn(&Value) -> bool) -> Value {
         let mut chain = Value::Null;
         for _ in 0..1_500 {
             chain = self.chain();
@@ -120,7 +120,7 @@ impl Owner {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        panic!("{what}: {chain} {:?}", self.lines());
+        panic!("{condition}: {chain} {:?}", self.lines());
     }
 
     pub fn wait_for(&self, state: &str, head: u64, last: Option<u64>) {
