@@ -21,20 +21,20 @@ ROUNDS = 5
 MOST = 1.03
 
 
-def run(args, work, library, chosen, pairs, say):
+def run(args, work, library, chosen, pairs, log):
     suite = {"cache": cache, "store": store}[args.suite]
-    return suite(args, work, library, chosen, pairs, say)
+    return suite(args, work, library, chosen, pairs, log)
 
 
-def store(args, work, _library, chosen, pairs, say):
+def store(args, work, _library, chosen, pairs, log):
     out = {}
     if "hit" in args.only:
         folder, calls = storing_bodies.calls(pairs, work, 1 if args.quick else 3)
         modules = (("", None), (BEFORE, args.before))
         with Node(work, [folder], options=["--lenient"]) as node:
-            say("hits")
+            log("hits")
             places = store_writes.MeasuredOrigins(
-                work, node, calls, storing_bodies.KEYS, say, modules=modules
+                work, node, calls, storing_bodies.KEYS, log, modules=modules
             )
             with places:
                 rounds = 1 if args.quick else ROUNDS
@@ -43,12 +43,12 @@ def store(args, work, _library, chosen, pairs, say):
         methods = {b.method for b in chosen if b.method.startswith("erigon_")}
         rows = [Row(stored("with a store", "16m", methods=methods), FRESH)]
         out["miss"] = store_writes.misses_of(
-            with_both_modules(rows, args.before), work, chosen, args.quick, say
+            with_both_modules(rows, args.before), work, chosen, args.quick, log
         )
     return out
 
 
-def cache(args, work, library, chosen, pairs, say):
+def cache(args, work, library, chosen, pairs, log):
     rounds = 1 if args.quick else ROUNDS
     per_group = 1 if args.quick else caching.PER_GROUP
     calls = bodylib.singles(chosen, library, per_group)
@@ -57,20 +57,20 @@ def cache(args, work, library, chosen, pairs, say):
     with Node(work, [library.pairs]) as node:
         for section, rows in (("gzip", gzip_rows), ("identity", identity_rows)):
             if section in args.only:
-                say(f"hits, {section}")
+                log(f"hits, {section}")
                 couple = with_both_modules(rows(methods)[:1], args.before)
-                out[section] = caching.hits(work, node, couple, calls, rounds, say)
+                out[section] = caching.hits(work, node, couple, calls, rounds, log)
     if "batch" in args.only:
-        say("batches")
+        log("batches")
         own = bodylib.Library(work / "batches")
         batches = [call for couple in bodylib.batches(pairs, own) for call in couple]
         with Node(work, [own.pairs]) as node:
             couples = with_both_modules(batch_rows(()), args.before)
-            out["batch"] = caching.hits(work, node, couples, batches, rounds, say)
+            out["batch"] = caching.hits(work, node, couples, batches, rounds, log)
     if "miss" in args.only:
-        say("misses")
+        log("misses")
         couples = with_both_modules(miss_rows(methods), args.before)
-        out["miss"] = caching.misses(work, couples, chosen, args.quick, say)
+        out["miss"] = caching.misses(work, couples, chosen, args.quick, log)
     return out
 
 

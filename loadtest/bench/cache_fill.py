@@ -21,13 +21,13 @@ LENGTH = re.compile(
 )
 
 
-def fill(port, asked, call, keys):
-    """Requests each key until hardly any request reaches the node. `asked` returns the number
+def fill(port, node_requests, call, keys):
+    """Requests each key until hardly any request reaches the node. `node_requests` returns the number
     of the node's requests."""
     for _ in range(MOST_PASSES):
-        before = asked()
+        before = node_requests()
         request_all(port, call, keys)
-        if asked() - before <= keys * LATE:
+        if node_requests() - before <= keys * LATE:
             return
         # fetched responses are still on their way to the owner
         time.sleep(SETTLE_SECONDS)

@@ -32,7 +32,7 @@ PER_GROUP = 4
 SLACK = 0.1
 
 
-def run(args, work, library, chosen, pairs, say):
+def run(args, work, library, chosen, pairs, log):
     """Runs the selected sections, by name."""
     quick = args.quick
     rounds = 1 if quick else 3
@@ -42,46 +42,46 @@ def run(args, work, library, chosen, pairs, say):
     for section, rows in (("gzip", gzip_rows), ("identity", identity_rows)):
         if section in args.only:
             with Node(work, [library.pairs]) as node:
-                say(f"hits, {section}")
-                out[section] = hits(work, node, rows(methods), calls, rounds, say)
+                log(f"hits, {section}")
+                out[section] = hits(work, node, rows(methods), calls, rounds, log)
     if "batch" in args.only:
         own = bodylib.Library(work / "batches")
         couples = bodylib.batches(pairs, own)
         with Node(work, [own.pairs]) as node:
-            say("batches")
+            log("batches")
             rows = batch_rows(())
-            asked = [call for couple in couples for call in couple]
-            out["batch"] = hits(work, node, rows, asked, 1 if quick else 5, say)
+            batch_calls = [call for couple in couples for call in couple]
+            out["batch"] = hits(work, node, rows, batch_calls, 1 if quick else 5, log)
             out["batch"]["couples"] = [[c.name for c in couple] for couple in couples]
     if "miss" in args.only:
-        say("misses")
-        out["miss"] = misses(work, miss_rows(methods), chosen, quick, say)
+        log("misses")
+        out["miss"] = misses(work, miss_rows(methods), chosen, quick, log)
     if "core" in args.only:
-        say("the core alone")
+        log("the core alone")
         out["core"] = core(args, work, library, calls)
     if "profiles" in args.only:
-        say("profiles")
+        log("profiles")
         with Node(work, [library.pairs]) as node:
             seconds = 1 if quick else 3
             out["profiles"] = profiles(work, node, methods, calls, seconds)
     return out
 
 
-def hits(work, node, rows, calls, rounds, say):
+def hits(work, node, rows, calls, rounds, log):
     with Servers(work, node, rows, calls) as servers:
-        return servers.measure(calls, rounds, say, misses=False)
+        return servers.measure(calls, rounds, log, misses=False)
 
 
-def misses(work, rows, chosen, quick, say):
+def misses(work, rows, chosen, quick, log):
     """Measures misses with one node per group, because the node finds responses by the method
     alone."""
     merged = {}
     groups = bodylib.unique_calls(chosen, work, 1 if quick else PER_GROUP)
     for group, (pairs, calls) in groups.items():
         with Node(work, [pairs], options=["--lenient"]) as node:
-            say(f"misses, {group}")
+            log(f"misses, {group}")
             with Servers(work, node, rows, calls) as servers:
-                measured = servers.measure(calls, 1 if quick else 5, say, misses=True)
+                measured = servers.measure(calls, 1 if quick else 5, log, misses=True)
         for key, value in measured.items():
             if key in merged and isinstance(value, list) and key != "rows":
                 merged[key] += value
@@ -118,13 +118,13 @@ class Servers:
         """Sends requests until responses no longer change: an entry keeps its identity form
         from its second identity request on."""
         server = self.servers[row]
-        if row.asks == FILE:
+        if row.request_kind == FILE:
             self.place(server, call, plain)
         for n in range(4):
-            digits = b"%d" % (100_000_000 + n) if row.asks == FRESH else bodylib.DIGITS
+            digits = b"%d" % (100_000_000 + n) if row.request_kind == FRESH else bodylib.DIGITS
             request = call.request(digits)
             sent = check.send(plain.port, "/", request, "")[2]
-            if row.asks == FILE:
+            if row.request_kind == FILE:
                 got = check.send(server.port, call.get().path, None, row.coder.accept)
             else:
                 got = check.send(server.port, "/", request, row.coder.accept)
@@ -149,11 +149,11 @@ class Servers:
         folder.mkdir(exist_ok=True)
         (folder / call.get().path.strip("/")).write_bytes(content)
 
-    def measure(self, calls, rounds, say, misses):
+    def measure(self, calls, rounds, log, misses):
         """Measures in interleaved rounds, like throughput.py."""
         samples = []
         for turn in range(rounds):
-            say(f"round {turn + 1} of {rounds}")
+            log(f"round {turn + 1} of {rounds}")
             for index, call in enumerate(calls):
                 first = (turn + index) % len(self.rows)
                 for row in self.rows[first:] + self.rows[:first]:
@@ -168,7 +168,7 @@ class Servers:
         logged = {row.name: s.complaints() for row, s in self.servers.items()}
         return {
             "rows": [
-                {"name": r.name, "asks": r.asks, "peer": r.peer, "directives": r.coder.directives}
+                {"name": r.name, "asks": r.request_kind, "peer": r.peer, "directives": r.coder.directives}
                 for r in self.rows
             ],
             "calls": [{"name": c.name, "group": c.group, "size": c.size} for c in calls],
@@ -179,7 +179,7 @@ class Servers:
 
     def point(self, row, call, misses):
         """Returns one sample; the node's counter shows whether the requests were hits."""
-        body = {FRESH: call.fresh, FILE: call.get}.get(row.asks, call.same)()
+        body = {FRESH: call.fresh, FILE: call.get}.get(row.request_kind, call.same)()
         before = self.node_requests()
         sample = load.measure(
             self.servers[row],
@@ -233,8 +233,8 @@ def profiles(work, node, methods, calls, seconds):
         with Servers(work, node, rows, chosen.values()) as servers:
             for call in chosen.values():
                 for row in rows:
-                    body = call.get() if row.asks == FILE else call.same()
-                    body = call.fresh() if row.asks == FRESH else body
+                    body = call.get() if row.request_kind == FILE else call.same()
+                    body = call.fresh() if row.request_kind == FRESH else body
                     found.append(
                         {"coder": f"{row.name}, {section}", "body": call.name}
                         | profiling.sample(

@@ -158,9 +158,9 @@ def storable(pairs):
         request, response = pair["request"], pair["response"]
         if not isinstance(request, dict) or not STORABLE.match(request["method"]):
             continue
-        asked = compact([request["method"], request.get("params")])
-        if asked in seen or b'"pending"' in asked or not isinstance(request.get("id"), int):
+        identity = compact([request["method"], request.get("params")])
+        if identity in seen or b'"pending"' in identity or not isinstance(request.get("id"), int):
             continue
-        seen.add(asked)
+        seen.add(identity)
         if response.get("result"):
             yield name, pair, compact(response)

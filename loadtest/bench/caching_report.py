@@ -141,9 +141,9 @@ def core_verdicts(rows):
     for row in rows:
         if row["body"] == "batch of requests":
             speed = row["bytes"] / row["ns"]
-            what = {"scan": "scan", "request": "scan and split"}.get(row["what"], row["what"])
+            operation = {"scan": "scan", "request": "scan and split"}.get(row["what"], row["what"])
             yield {
-                "target": f"{what} of a 1 MB batch: at least {SCAN_GB_S:g} GB/s",
+                "target": f"{operation} of a 1 MB batch: at least {SCAN_GB_S:g} GB/s",
                 "measured": f"{speed:.2f} GB/s",
                 "met": speed >= SCAN_GB_S,
             }

@@ -56,7 +56,7 @@ def equal_levels(levels):
     merged = {}
     for kind, level in levels.items():
         merged.setdefault(level, []).append(scopes[kind])
-    return [(level, " and ".join(said)) for level, said in merged.items()]
+    return [(level, " and ".join(texts)) for level, texts in merged.items()]
 
 
 def ratio(summary, group, coder, goal, most_bytes):

@@ -10,8 +10,8 @@ import subprocess
 from stack import ROOT, WORKER_CORE, pinned
 
 
-def run(work, identities, quick, say):
-    say("codecs alone")
+def run(work, identities, quick, log):
+    log("codecs alone")
     return bench("codecs", work, written(work, identities), quick)
 
 

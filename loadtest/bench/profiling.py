@@ -18,9 +18,9 @@ SEPARATOR = "|"
 LINE = re.compile(r"^\s*([\d.]+)%\s*\|(\S+)\s*\|\[.\]\s+(\S.*?)\s*$")
 
 
-def run(work, node, bodies, levels, seconds, say):
+def run(work, node, bodies, levels, seconds, log):
     """Returns profiles of gzip 6, the default and the `every` level, with one body per group."""
-    say("profiles")
+    log("profiles")
     coders = [REFERENCE, DEFAULT]
     if levels["every"]:
         coders.append(sszip_coder(levels["every"]))

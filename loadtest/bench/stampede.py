@@ -79,7 +79,7 @@ class SlowNode:
                 peer.sendall(f"HTTP/1.1 200 OK\r\n{head}".encode() + body)
 
 
-def run(work, pairs, rounds, say):
+def run(work, pairs, rounds, log):
     """Measures with a new key in each round."""
     # each connection has two ends
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -88,7 +88,7 @@ def run(work, pairs, rounds, say):
     result = bodylib.nearest(pairs)[0][2]["result"]
     samples = []
     for kind, (workers, has_store) in KINDS.items():
-        say(f"{CLIENTS:,} clients, {kind}")
+        log(f"{CLIENTS:,} clients, {kind}")
         with SlowNode(result) as node:
             coder = (stored if has_store else sszip_cache)(kind)
             with Nginx(
@@ -136,12 +136,12 @@ class Clients:
 
     def request_from_all(self, call, number, node, result):
         """Sends a request for the same key from each client, with an id of its own."""
-        asked = bodylib.numbered(call, number)
+        template = bodylib.numbered(call, number)
         before = len(node.answered)
         # the id is the client's own, the number in the params is common to all
         own = b"%d" % (bodylib.FIRST + number)
         texts = [
-            check.written(self.port, "/", asked.replace(b'"id":' + own, b'"id":%d' % n), "gzip")
+            check.written(self.port, "/", template.replace(b'"id":' + own, b'"id":%d' % n), "gzip")
             for n in range(CLIENTS)
         ]
         begun = time.time_ns()
@@ -181,14 +181,14 @@ class Clients:
     def read(self, peer, number, result):
         """Verifies a response, and returns when its last byte arrived, in nanoseconds since
         1970."""
-        data, came = b"", 0
+        data, arrived_at = b"", 0
         length = None
         while length is None or len(data) < length:
             piece, controls, _, _ = peer.recvmsg(1 << 20, 128)
             if not piece:
                 raise SystemExit("a client was cut off")
             data += piece
-            came = max([came, *(stamp(control) for control in controls)])
+            arrived_at = max([arrived_at, *(stamp(control) for control in controls)])
             head, end, _ = data.partition(b"\r\n\r\n")
             if end and length is None:
                 fields = dict(
@@ -196,12 +196,12 @@ class Clients:
                 )
                 length = len(head) + 4 + int(fields[b"content-length"])
         body = data.partition(b"\r\n\r\n")[2]
-        if not came:
+        if not arrived_at:
             raise SystemExit("the kernel does not say when an answer came")
         expected = {"jsonrpc": "2.0", "id": number, "result": result}
         if json.loads(gzip.decompress(body)) != expected:
             raise check.WrongAnswer(f"client {number} has another answer")
-        return came
+        return arrived_at
 
 
 def stamp(control):

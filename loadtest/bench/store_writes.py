@@ -33,43 +33,43 @@ SHARE = 0.8
 LARGE_ENTRY = "sszip_cache_max_entry 64m; sszip_max_oneshot 64m;"
 
 
-def run(args, work, library, chosen, pairs, say):
+def run(args, work, library, chosen, pairs, log):
     """Runs the selected sections, by name."""
     quick = args.quick
     out = {}
     if {"hit", "profiles"} & set(args.only):
         folder, calls = bodylib.calls(pairs, work, 1 if quick else 3)
         with Node(work, [folder], options=["--lenient"]) as node:
-            say("hits")
-            with MeasuredOrigins(work, node, calls, bodylib.KEYS, say) as places:
+            log("hits")
+            with MeasuredOrigins(work, node, calls, bodylib.KEYS, log) as places:
                 if "hit" in args.only:
                     out["hit"] = places.hits(1 if quick else 5, 1, CONNECTIONS)
                 if "profiles" in args.only:
-                    say("profiles")
+                    log("profiles")
                     out["profiles"] = places.profiles(work, 1 if quick else 3)
     if "large" in args.only:
-        out["large"] = large(work, quick, say)
+        out["large"] = large(work, quick, log)
     if "miss" in args.only:
-        say("misses")
-        out["miss"] = misses(work, chosen, quick, say)
+        log("misses")
+        out["miss"] = misses(work, chosen, quick, log)
     if "stampede" in args.only:
-        say("many at once")
-        out["stampede"] = stampede.run(work, pairs, 2 if quick else 10, say)
+        log("many at once")
+        out["stampede"] = stampede.run(work, pairs, 2 if quick else 10, log)
     if "log" in args.only:
-        say("RocksDB's log")
+        log("RocksDB's log")
         options = ["--rounds", "1", "--mb", "32"] if quick else ["--rounds", "3", "--mb", "128"]
         out["log"] = engines.bench_with("store", work, options, ["store"])
     return out
 
 
-def large(work, quick, say):
+def large(work, quick, log):
     """Measures each long entry with a node of its own, because the node finds responses by the
     method alone."""
     found = {}
     for folder, call in bodylib.large(work):
         with Node(work, [folder], options=["--lenient"]) as node:
-            say(f"a long entry: {call.name}")
-            with MeasuredOrigins(work, node, [call], 1, say, LARGE_ENTRY) as places:
+            log(f"a long entry: {call.name}")
+            with MeasuredOrigins(work, node, [call], 1, log, LARGE_ENTRY) as places:
                 # one connection: a second request would wait for the first one's
                 merge(found, places.hits(1 if quick else 5, 1, 1))
     return found
@@ -84,7 +84,7 @@ def merge(found, more):
             found[key] = value
 
 
-def misses(work, chosen, quick, say):
+def misses(work, chosen, quick, log):
     """Measures misses like the cache suite: one node per group, with new ids and params in
     each request."""
     methods = {b.method for b in chosen if b.method.startswith("erigon_")}
@@ -92,17 +92,17 @@ def misses(work, chosen, quick, say):
         Row(sszip_cache("without a store", methods, SMALL_TIER), FRESH),
         Row(stored("with a store", "16m", methods=methods), FRESH),
     ]
-    return misses_of(rows, work, chosen, quick, say)
+    return misses_of(rows, work, chosen, quick, log)
 
 
-def misses_of(rows, work, chosen, quick, say):
+def misses_of(rows, work, chosen, quick, log):
     found = {}
     groups = caching_bodies.unique_calls(chosen, work, 1 if quick else PER_GROUP)
     for group, (pairs, calls) in groups.items():
         with Node(work, [pairs], options=["--lenient"]) as node:
-            say(f"misses, {group}")
+            log(f"misses, {group}")
             with Servers(work, node, rows, calls) as servers:
-                merge(found, servers.measure(calls, 1 if quick else 5, say, misses=True))
+                merge(found, servers.measure(calls, 1 if quick else 5, log, misses=True))
     return found
 
 
@@ -110,8 +110,8 @@ class MeasuredOrigins:
     """One nginx per origin of a hit, filled with the same entries. `modules` lists builds of
     the module, each with a prefix for its rows."""
 
-    def __init__(self, work, node, calls, keys, say, more="", modules=(("", None),)):
-        self.node, self.calls, self.keys, self.say = node, calls, keys, say
+    def __init__(self, work, node, calls, keys, log, more="", modules=(("", None),)):
+        self.node, self.calls, self.keys, self.log = node, calls, keys, log
         self.places = {name + place: (place, m) for place in PLACES for name, m in modules}
         self.servers, self.wire, self.facts = {}, {}, []
         try:
@@ -163,7 +163,7 @@ class MeasuredOrigins:
         samples = []
         rows = list(self.places)
         for turn in range(rounds):
-            self.say(f"round {turn + 1} of {rounds}")
+            self.log(f"round {turn + 1} of {rounds}")
             for index, call in enumerate(self.calls):
                 first = (turn + index) % len(rows)
                 for row in rows[first:] + rows[:first]:
@@ -185,22 +185,22 @@ class MeasuredOrigins:
         """Returns one sample; the counters of the node and of the owner show the origins of
         the responses."""
         server, (place, _) = self.servers[row], self.places[row]
-        asked, found = self.node_requests(), server.owner_status()["lookups"]
+        reached, found = self.node_requests(), server.owner_status()["lookups"]
         sample = load.measure(
             server, call.fresh(), self.coder, connections, seconds,
             self.wire[row, call.name], SLACK, self.keys,
         )
-        asked, after = self.node_requests() - asked, server.owner_status()["lookups"]
+        reached, after = self.node_requests() - reached, server.owner_status()["lookups"]
         found = {name: after[name] - found[name] for name in after}
         if place == HOT:
             share = 1 - sum(found.values()) / sample["requests"]
         else:
             share = found[COUNTERS[place]] / sample["requests"]
-        sample |= {"share": share, "reached": asked / sample["requests"]}
+        sample |= {"share": share, "reached": reached / sample["requests"]}
         if share < SHARE:
             raise SystemExit(
                 f"{row}, {call.name}: {share:.0%} of {sample['requests']} requests came "
-                f"from there, the owner counted {found}, the node {asked}"
+                f"from there, the owner counted {found}, the node {reached}"
             )
         return sample
 

@@ -97,14 +97,14 @@ def target_rows(results):
         rounds = [s for s in data["samples"] if s["kind"] == ON]
         most = max(s["reached"] for s in rounds)
         last = median(s["last_ms"] for s in rounds)
-        who = f"{data['clients']:,} requests at once for one key, {data['workers'][ON]} workers"
+        subject = f"{data['clients']:,} requests at once for one key, {data['workers'][ON]} workers"
         yield {
-            "target": f"{who}: the node is asked once",
+            "target": f"{subject}: the node is asked once",
             "measured": f"{most} at most",
             "met": most == 1,
         }
         yield {
-            "target": f"{who}: the last has its answer {LAST_MS} ms after the node gave it",
+            "target": f"{subject}: the last has its answer {LAST_MS} ms after the node gave it",
             "measured": f"{last:.1f} ms, {max(s['last_ms'] for s in rounds):.1f} at worst",
             "met": last <= LAST_MS,
         }
@@ -271,9 +271,9 @@ def stampede_text(data):
     rows = []
     for kind, workers in data["workers"].items():
         rounds = [s for s in data["samples"] if s["kind"] == kind]
-        asked = sorted({s["reached"] for s in rounds})
+        reached = sorted({s["reached"] for s in rounds})
         rows.append(
-            (kind, workers, "-".join(map(str, asked[:1] + asked[1:][-1:])))
+            (kind, workers, "-".join(map(str, reached[:1] + reached[1:][-1:])))
             + tuple(
                 f"{median(s[key] for s in rounds):.1f}"
                 for key in ("first_ms", "median_ms", "p99_ms", "last_ms")

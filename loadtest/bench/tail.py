@@ -31,7 +31,7 @@ class Plan:
     seconds: int
 
 
-def run(work, library, small, bulk, plan, say):
+def run(work, library, small, bulk, plan, log):
     samples = []
     for placement, worker_core, load_core in (
         ("pinned", WORKER_CORE, LOAD_CORE),
@@ -49,7 +49,7 @@ def run(work, library, small, bulk, plan, say):
                     for coder, server in servers.items()
                 }
                 for turn in range(plan.rounds):
-                    say(f"tail latency, {placement}, round {turn + 1} of {plan.rounds}")
+                    log(f"tail latency, {placement}, round {turn + 1} of {plan.rounds}")
                     for kind, pause in LOADS.items():
                         bench = Bench(small, bulk, plan.seconds, load_core, pause)
                         for point in bench.round(servers, wires):
@@ -108,9 +108,9 @@ class Bench:
         """Measures short responses. `bulk_pause` is None without a load of long ones, and 0
         for one without pauses."""
         small_wire, bulk_wire = wires
-        beside = bulk_pause is not None
+        has_load = bulk_pause is not None
         heavy = None
-        if beside:
+        if has_load:
             heavy = Wrk(
                 server.port,
                 self.bulk,
@@ -135,7 +135,7 @@ class Bench:
         check_answers(light, self.small, coder, SMALL_CONNECTIONS, small_wire)
         point = {
             "coder": coder.name,
-            "beside": beside,
+            "beside": has_load,
             "rps": light["requests"] / light["duration_us"] * 1e6,
             "p50_us": light["p50_us"],
             "p99_us": light["p99_us"],
@@ -157,7 +157,7 @@ def summarise(samples):
         table.setdefault(key, {}).setdefault(s["beside"], []).append(s)
     summary = []
     for (placement, kind, coder), sides in table.items():
-        alone, beside = sides[False], sides[True]
+        alone, loaded = sides[False], sides[True]
         row = {
             "placement": placement,
             "load": kind,
@@ -165,10 +165,10 @@ def summarise(samples):
             "alone_p50_us": median(s["p50_us"] for s in alone),
             "alone_p99_us": median(s["p99_us"] for s in alone),
             "alone_rps": median(s["rps"] for s in alone),
-            "beside_p50_us": median(s["p50_us"] for s in beside),
-            "beside_p99_us": median(s["p99_us"] for s in beside),
-            "beside_rps": median(s["rps"] for s in beside),
-            "bulk_rps": median(s["bulk_rps"] for s in beside),
+            "beside_p50_us": median(s["p50_us"] for s in loaded),
+            "beside_p99_us": median(s["p99_us"] for s in loaded),
+            "beside_rps": median(s["rps"] for s in loaded),
+            "bulk_rps": median(s["bulk_rps"] for s in loaded),
         }
         row["p99_ratio"] = row["beside_p99_us"] / row["alone_p99_us"]
         summary.append(row)

@@ -63,13 +63,13 @@ def identities(work, node, bodies):
         return {b.name: check.answer(nginx.port, "/", b, PASS)["decoded"] for b in bodies}
 
 
-def run(work, node, bodies, plan, say):
+def run(work, node, bodies, plan, log):
     groups = {}
     for body in bodies:
         groups.setdefault(body.group, []).append(body.name)
     plain = identities(work, node, bodies)
 
-    say("verifying every coder and level")
+    log("verifying every coder and level")
     with Nginx(work, "reference", node.port, {"/": REFERENCE}) as nginx:
         reference = {
             b.name: check.answer(nginx.port, "/", b, REFERENCE, plain[b.name])["bytes"]
@@ -91,7 +91,7 @@ def run(work, node, bodies, plan, say):
                 )
                 del got["decoded"]
                 verified[coder.name, body.name] = got
-        samples = interleave(servers, bodies, verified, plan, say)
+        samples = interleave(servers, bodies, verified, plan, log)
         complaints = {c.name: s.complaints() for c, s in servers.items()}
     finally:
         for server in servers.values():
@@ -112,11 +112,11 @@ def run(work, node, bodies, plan, say):
     }
 
 
-def interleave(servers, bodies, verified, plan, say, slack=0.02):
+def interleave(servers, bodies, verified, plan, log, slack=0.02):
     coders = list(servers)
     samples = []
     for turn in range(plan.rounds):
-        say(f"throughput, round {turn + 1} of {plan.rounds}")
+        log(f"throughput, round {turn + 1} of {plan.rounds}")
         for index, body in enumerate(bodies):
             first = (turn + index) % len(coders)
             for coder in coders[first:] + coders[:first]:

@@ -27,7 +27,7 @@ def versions():
     }
 
 
-def run(args, work, say):
+def run(args, work, log):
     """Runs the selected sections, which are named like the parts of ssz-bench."""
     out = work / "ssz.json"
     only = [word for section in args.only for word in ("--only", section)]
@@ -35,7 +35,7 @@ def run(args, work, say):
     # a debug build is sufficient to test that it runs
     profile = [] if args.quick else ["--release"]
     build = ["cargo", "build", "--locked", "--bin", "ssz-bench", *profile]
-    say("building ssz-bench")
+    log("building ssz-bench")
     subprocess.run(build, cwd=PEERS, check=True)
     target = os.environ.get("CARGO_TARGET_DIR", PEERS / "target")
     folder = ROOT / target / ("debug" if args.quick else "release")

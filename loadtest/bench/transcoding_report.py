@@ -22,8 +22,8 @@ def name(group):
     return group["value"] + (f", {count:,} validators" if count else "")
 
 
-def way(group, who):
-    return next(w["ns"] for w in group["ways"] if w["who"] == who)
+def way(group, implementation):
+    return next(w["ns"] for w in group["ways"] if w["who"] == implementation)
 
 
 def peers(group):
@@ -48,30 +48,30 @@ def verdicts(results):
 
 def group_targets(groups):
     for group in groups:
-        operation, what = group["operation"], f"{name(group)}, {group['operation']}"
+        operation, subject = group["operation"], f"{name(group)}, {group['operation']}"
         if operation in (ENCODE, PART, TO_SSZ_INDENTED):
             continue
         ours = way(group, OURS)
-        who, theirs = peers(group)[0]
+        implementation, theirs = peers(group)[0]
         faster = ratio(theirs, ours)
-        measured = f"{faster:.2f}x of {who}"
+        measured = f"{faster:.2f}x of {implementation}"
         if operation in FASTER and not group["validators"]:
             goal = FASTER[operation]
             yield {
-                "target": f"{what}: at least {goal:g}x the fastest typed path",
+                "target": f"{subject}: at least {goal:g}x the fastest typed path",
                 "measured": measured,
                 "met": faster >= goal,
             }
         elif operation == CHECK:
             yield {
-                "target": f"{what}: faster than any peer decodes",
+                "target": f"{subject}: faster than any peer decodes",
                 "measured": measured,
                 "met": faster > 1,
             }
         elif operation == ROOT:
             yield {
-                "target": f"{what}: at most {ROOT_RATIO:g}x the time of the fastest peer",
-                "measured": f"{1 / faster:.2f}x the time of {who}",
+                "target": f"{subject}: at most {ROOT_RATIO:g}x the time of the fastest peer",
+                "measured": f"{1 / faster:.2f}x the time of {implementation}",
                 "met": 1 / faster <= ROOT_RATIO,
             }
 
@@ -95,19 +95,19 @@ def state_targets(groups):
 
 def witness_targets(witnesses):
     for witness in witnesses:
-        what = f"ExecutionWitness, {witness['bytes_json'] / 1e6:,.0f} MB of JSON"
+        subject = f"ExecutionWitness, {witness['bytes_json'] / 1e6:,.0f} MB of JSON"
         ours = next(w["samples"] for w in witness["ways"] if w["who"] == OURS)
         speed = median(witness["bytes_json"] / s["ns"] for s in ours)
         whole = median(witness["bytes_json"] / (s["ns"] + s["reading_ns"]) for s in ours)
         yield {
-            "target": f"{what}: at least {WITNESS_GB_S:g} GB/s",
+            "target": f"{subject}: at least {WITNESS_GB_S:g} GB/s",
             "measured": f"{speed:.2f} GB/s ({whole:.2f} with reading the file)",
             "met": speed >= WITNESS_GB_S,
         }
         peak = max(s["peak_kib"] for s in ours) * 1024
         most = WITNESS_PEAK * witness["bytes_ssz"] + WITNESS_MORE
         yield {
-            "target": f"{what}: at most {most / 1e6:,.0f} MB of memory "
+            "target": f"{subject}: at most {most / 1e6:,.0f} MB of memory "
             f"({WITNESS_PEAK:g}x the SSZ + 32 MB)",
             "measured": f"{peak / 1e6:,.0f} MB",
             "met": peak <= most,

@@ -44,9 +44,9 @@ HOW_GIVEN = (
 def without_places(results, work, root):
     """Removes the paths of this run's files, which are meaningless elsewhere."""
     text = json.dumps(results)
-    for place, told in ((f"{work}/", ""), (f"{root}/", ""), (f"{Path.home()}/", "~/")):
+    for place, replacement in ((f"{work}/", ""), (f"{root}/", ""), (f"{Path.home()}/", "~/")):
         if place.strip("/"):
-            text = text.replace(json.dumps(place)[1:-1], told)
+            text = text.replace(json.dumps(place)[1:-1], replacement)
     return json.loads(text)
 
 

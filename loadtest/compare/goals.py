@@ -50,11 +50,11 @@ def moving(figures, names, results):
                 "measured": times(ratio) + ("" if right == "yes" else f" ({names[peer]}: {right})"),
                 "met": None if least is None or ratio is None else ratio >= least,
             }
-        asked = figures.mid(key, "asked")
+        reached = figures.mid(key, "asked")
         yield {
             "target": f"{names[key]}: ... the node has at least {SPARED:.0%} fewer requests",
-            "measured": f"{share(asked)} of them reached it",
-            "met": None if asked is None else asked <= 1 - SPARED,
+            "measured": f"{share(reached)} of them reached it",
+            "met": None if reached is None else reached <= 1 - SPARED,
         }
         first, last = figures.mid(key, "first_kb"), figures.mid(key, "resident_kb")
         if first and last:

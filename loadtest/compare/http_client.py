@@ -54,7 +54,7 @@ class Peer:
             self.socket.close()
             self.socket = self.stream = None
 
-    def ask(self, body=None, path="/", coding="", media=""):
+    def fetch(self, body=None, path="/", coding="", media=""):
         """Sends a POST of `body`, or a GET without one."""
         is_old = self.socket is not None
         try:
@@ -69,7 +69,7 @@ class Peer:
     def call(self, method, *params, id=1):
         """Returns the result of a call, or None for an error."""
         body = {"jsonrpc": "2.0", "id": id, "method": method, "params": list(params)}
-        return self.ask(json.dumps(body).encode()).value().get("result")
+        return self.fetch(json.dumps(body).encode()).value().get("result")
 
     def _once(self, body, path, coding, media):
         if self.socket is None:

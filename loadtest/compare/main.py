@@ -142,7 +142,7 @@ def measure(args, plan, work):
         "quiet": load.quiet_check(),
         "quick": args.quick,
         "rows": [
-            {"key": r.key, "name": r.name, "kind": r.kind, "told": r.told, "keeps": r.keeps}
+            {"key": r.key, "name": r.name, "kind": r.kind, "told": r.remark, "keeps": r.keeps}
             for r in rows
         ],
         "absent": absent,

@@ -1,7 +1,7 @@
 """Servers other than nginx and Envoy: their configurations and processes.
 
 A class has `program()`, the path or name of the program or None, `remedy`, the command that
-installs it, and `asked_version`, the option for its version. An instance has `port`,
+installs it, and `version_option`, the option for its version. An instance has `port`,
 `process`, `config` and `complaints()`.
 """
 
@@ -18,7 +18,7 @@ def built(name, variable):
 
 
 class Peer:
-    asked_version = "--version"
+    version_option = "--version"
     environment = {}
 
     def __init__(self, work, node, slot_ms=0, core=0):
@@ -55,7 +55,7 @@ class Peer:
 
 class Varnish(Peer):
     remedy = "apt-get install varnish"
-    asked_version = "-V"
+    version_option = "-V"
 
     @staticmethod
     def program():
@@ -63,7 +63,7 @@ class Varnish(Peer):
 
     def configure(self):
         # It cannot know when a page of a growing chain changes.
-        kept = "1s" if self.slot_ms else "1h"
+        ttl = "1s" if self.slot_ms else "1h"
         return self.written(
             "default.vcl",
             f"""vcl 4.1;
@@ -76,7 +76,7 @@ backend node {{
 sub vcl_backend_response {{
     if (beresp.http.Content-Type ~ "json") {{
         set beresp.do_gzip = true;
-        set beresp.ttl = {kept};
+        set beresp.ttl = {ttl};
     }}
 }}
 """,
@@ -91,7 +91,7 @@ sub vcl_backend_response {{
 
 class HAProxy(Peer):
     remedy = "apt-get install haproxy"
-    asked_version = "-v"
+    version_option = "-v"
 
     @staticmethod
     def program():

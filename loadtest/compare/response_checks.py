@@ -52,7 +52,7 @@ def verify_response(peer, honest, call, workload, coding, id):
     """Returns the error of a response, or None, and the response."""
     sent = call.sent(id)
     try:
-        answer = peer.ask(sent, call.path, coding, workload.media)
+        answer = peer.fetch(sent, call.path, coding, workload.media)
     except (OSError, http_client.ConnectionLost) as lost:
         peer.close()
         return f"no answer ({type(lost).__name__})", None
@@ -64,17 +64,17 @@ def verify_response(peer, honest, call, workload, coding, id):
             value = json.loads(decoded)
             wanted = json.loads(sent) if sent else None
             return (None if ids(value) == ids(wanted) else "another caller's id"), answer
-        said = honest.ask(sent, call.path, "", workload.media)
-        if is_same_type(answer, said) and decoded != said.decoded():
-            return difference(decoded, said.decoded()), answer
+        reference = honest.fetch(sent, call.path, "", workload.media)
+        if is_same_type(answer, reference) and decoded != reference.decoded():
+            return difference(decoded, reference.decoded()), answer
     except (ValueError, KeyError) as bad:
         return f"can't be decoded ({type(bad).__name__})", answer
     return None, answer
 
 
-def is_same_type(answer, said):
+def is_same_type(answer, reference):
     """SSZ in place of a node's JSON is verified elsewhere (tests/ssz, the wire suite)."""
-    return answer.headers.get("content-type") == said.headers.get("content-type")
+    return answer.headers.get("content-type") == reference.headers.get("content-type")
 
 
 def depends_on_head(call):
@@ -83,8 +83,8 @@ def depends_on_head(call):
     return call.body is None or b'"latest"' in call.body or b"eth_blockNumber" in call.body
 
 
-def difference(decoded, said):
-    value, wanted = json.loads(decoded), json.loads(said)
+def difference(decoded, reference):
+    value, wanted = json.loads(decoded), json.loads(reference)
     if value == wanted:
         # other order of members, or white space: equivalent JSON
         return None
@@ -143,7 +143,7 @@ class Auditor(threading.Thread):
     def look(self, peer, honest, call, turn):
         sent = call.sent(600_000_000 + turn)
         before = self.node_result(honest, sent)
-        answer = peer.ask(sent, "/", self.coding)
+        answer = peer.fetch(sent, "/", self.coding)
         self.counts["asked"] += 1
         if answer.status != 200:
             return self.wrong(f"status {answer.status}")
@@ -159,8 +159,8 @@ class Auditor(threading.Thread):
 
     def node_result(self, honest, sent):
         if self.slot_ms:
-            return honest.ask(sent, "/chain/answer").value()
-        return honest.ask(sent).value()
+            return honest.fetch(sent, "/chain/answer").value()
+        return honest.fetch(sent).value()
 
     def age(self, peer, honest, call, turn):
         """Measures for how long a response is sent that is not the chain's. One that is still
@@ -170,7 +170,7 @@ class Auditor(threading.Thread):
         while time.monotonic() - began < limit and not self.is_over:
             sent = call.sent(700_000_000 + turn)
             before = self.node_result(honest, sent)
-            value = peer.ask(sent, "/", self.coding).value()
+            value = peer.fetch(sent, "/", self.coding).value()
             if value in (before, self.node_result(honest, sent)):
                 self.late.append(time.monotonic() - began)
                 return

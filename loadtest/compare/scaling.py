@@ -223,11 +223,11 @@ def fill_all(place, workload, keys):
     log(f"{workload.name}: {point['asked']:.0%} of the requests still reach the node")
 
 
-def keys(work, node, seconds, warm, most, told):
+def keys(work, node, seconds, warm, most, measured_costs):
     """Measures Zipf's distribution over growing numbers of keys, from an empty cache after a
     warm-up."""
     out = []
-    rooms = {name: mb * 2**20 / told["entry_bytes"] for name, mb in (("hot", HOT), ("memory", MEMORY))}
+    rooms = {name: mb * 2**20 / measured_costs["entry_bytes"] for name, mb in (("hot", HOT), ("memory", MEMORY))}
     for count in (c for c in KEYS if c <= most):
         log(f"{count:,} keys")
         with MeasuredServer(work, node, stored(HOT, MEMORY)) as place:
@@ -238,8 +238,8 @@ def keys(work, node, seconds, warm, most, told):
             expected = model.shares(count, SKEW, rooms["hot"], rooms["memory"], requests)
             out.append(
                 {"keys": count, "before": before, "model": expected,
-                 "model_cpu_us": model.cost(expected, told["costs"]),
-                 "measured_shares_cpu_us": model.cost(point["shares"], told["costs"])}
+                 "model_cpu_us": model.cost(expected, measured_costs["costs"]),
+                 "measured_shares_cpu_us": model.cost(point["shares"], measured_costs["costs"])}
                 | point
             )
     return out
@@ -247,13 +247,13 @@ def keys(work, node, seconds, warm, most, told):
 
 def store(work, node, sizes, seconds):
     """Stores entries of 150 KB until the store has each size, and then requests any of them."""
-    out, asked = [], 0
+    out, requested = [], 0
     with MeasuredServer(work, node, stored(1, 64, "200g")) as place:
         for size in sizes:
             began = time.monotonic()
             while (gigabytes := on_disk(place)) < size:
-                asked = fill(place, asked, seconds)
-            filled_to = asked // (2 * WINDOW) * WINDOW
+                requested = fill(place, requested, seconds)
+            filled_to = requested // (2 * WINDOW) * WINDOW
             took = time.monotonic() - began
             log(f"{gigabytes:.1f} GB on the disk, {filled_to:,} entries asked for")
             one = workload("store", LONG, filled_to, skew=1e-9, connections=16)
@@ -288,16 +288,16 @@ def resident(pid):
     return kb(pid)
 
 
-def extrapolated(told, measured):
+def extrapolated(measured_costs, measured):
     """Returns the model's values for configurations that were not measured."""
     out = []
-    entry = told["entry_bytes"]
+    entry = measured_costs["entry_bytes"]
     for count in (10_000_000, 100_000_000):
         for hot_mb, memory_mb in ((16, 64), (128, 256), (1_024, 4_096)):
             # one day with 2,000 requests per second
             requests = 2_000 * 86_400
             shares = model.shares(count, SKEW, hot_mb * 2**20 / entry, memory_mb * 2**20 / entry, requests)
-            cpu = model.cost(shares, told["costs"])
+            cpu = model.cost(shares, measured_costs["costs"])
             groups = model.bins(count, SKEW)
             out.append({"keys": count, "hot_mb": hot_mb, "memory_mb": memory_mb, "shares": shares,
                         "cpu_us": cpu, "per_core": 1e6 / cpu,
@@ -312,9 +312,9 @@ def sizes(args):
 
 
 def by_keys(work, node, seconds, warm, most):
-    told = costs(work, node, seconds)
-    found = keys(work, node, seconds, warm, most, told)
-    return {"costs": told, "keys": found, "extended": extrapolated(told, found)}
+    measured_costs = costs(work, node, seconds)
+    found = keys(work, node, seconds, warm, most, measured_costs)
+    return {"costs": measured_costs, "keys": found, "extended": extrapolated(measured_costs, found)}
 
 
 def by_size(work, node, args, seconds, notes):

@@ -30,12 +30,12 @@ LATENCY_MS = 300
 
 def rates(stage, workload, rate, title, seconds, name):
     """Measures each row at a rate, with an auditor that verifies responses meanwhile."""
-    stage.say(title)
+    stage.log(title)
     samples = []
     for row in stage.rows:
         samples.append(
             {"row": row.key, "round": 0}
-            | attempt(lambda row=row: at_rate(stage, row, workload, rate, seconds), stage.say, row)
+            | attempt(lambda row=row: at_rate(stage, row, workload, rate, seconds), stage.log, row)
         )
     out = section(workload, {}, samples)
     return out | {"title": title, "rate": rate, "name": name, "connections": 128}
@@ -59,13 +59,13 @@ def large(stage, hot, bulk, rounds, seconds):
     """Measures hot responses while one connection receives misses of 5 MB."""
 
     def during_misses(row, workload, seconds, turn):
-        server, said = stage.servers[row.key], {}
+        server, bulk_result = stage.servers[row.key], {}
 
         def bulky():
-            said.update(
+            bulk_result.update(
                 attempt(
                     lambda: wrk_runs.wrk(server, bulk, stage.file(bulk, row), seconds + 1, turn, 1),
-                    stage.say, row,
+                    stage.log, row,
                 )
             )
 
@@ -76,7 +76,7 @@ def large(stage, hot, bulk, rounds, seconds):
             found = wrk_runs.measure_closed_loop(server, workload, stage.file(workload, row), seconds)
         finally:
             load.join()
-        bulks = said.get("requests", 0) / (seconds + 1)
+        bulks = bulk_result.get("requests", 0) / (seconds + 1)
         return found | {"bulk_rps": bulks}
 
     return stage.closed(hot, rounds, seconds, before=during_misses)
@@ -85,7 +85,7 @@ def large(stage, hot, bulk, rounds, seconds):
 # --- many at once
 
 
-def stampede(work, corpus, rows, rounds, clients, say, port=None):
+def stampede(work, corpus, rows, rounds, clients, log, port=None):
     """Measures concurrent clients that request one uncached key from a slow node."""
     ground = workloads.unseen(work / "herd-pairs", corpus, port)
     ground.options = [*ground.options, "--latency-ms", str(LATENCY_MS)]
@@ -93,15 +93,15 @@ def stampede(work, corpus, rows, rounds, clients, say, port=None):
     workload.name, workload.title = "stampede", f"{clients} clients want one thing at once"
     workload.note = f"The node answers after {LATENCY_MS} ms."
     samples = []
-    with Stage(work, "herd", ground, rows, say) as stage:
-        say(workload.title)
+    with Stage(work, "herd", ground, rows, log) as stage:
+        log(workload.title)
         for turn in range(rounds):
             for row in stage.rows:
                 samples.append(
                     {"row": row.key, "round": turn}
                     | attempt(
                         lambda row=row, turn=turn: at_once(stage, row, workload, clients, turn),
-                        say, row,
+                        log, row,
                     )
                 )
     return section(workload, {}, samples) | {"connections": clients}
@@ -131,7 +131,7 @@ def at_once(stage, row, workload, clients, turn):
         "wrong": wrong,
         "last_ms": 1000 * times[-1],
         "p50": 1000 * times[len(times) // 2],
-    } | meter.read(len(times)) | {"node": wrk_runs.node_requests(http_client.local_address(stage.node.port)) - meter.asked}
+    } | meter.read(len(times)) | {"node": wrk_runs.node_requests(http_client.local_address(stage.node.port)) - meter.requests_before}
 
 
 def collected(peers, began, patience=30):
@@ -181,20 +181,20 @@ def is_own(number, data):
 # --- witnesses
 
 
-def witnesses(work, size, rows, rounds, say):
+def witnesses(work, size, rows, rounds, log):
     ground = workloads.witness(size)
     (workload,) = ground.workloads
     samples = []
-    with Stage(work, "witness", ground, rows, say, core=None) as stage:
-        say(workload.title)
+    with Stage(work, "witness", ground, rows, log, core=None) as stage:
+        log(workload.title)
         with http_client.Peer(*http_client.local_address(stage.node.port), seconds=120) as node:
             sent = workload.calls[0].sent()
-            wanted = hashlib.sha256(node.ask(sent).content).digest()
+            wanted = hashlib.sha256(node.fetch(sent).content).digest()
         for turn in range(rounds):
             for row in stage.rows:
                 samples.append(
                     {"row": row.key, "round": turn}
-                    | attempt(lambda row=row: one(stage, row, workload, wanted), say, row)
+                    | attempt(lambda row=row: one(stage, row, workload, wanted), log, row)
                 )
     return section(workload, {}, samples)
 
@@ -209,7 +209,7 @@ def one(stage, row, workload, wanted):
     began = time.monotonic()
     try:
         with http_client.Peer(*server.place, seconds=180) as peer:
-            answer = peer.ask(workload.calls[0].sent(), "/", coding_of(workload, row))
+            answer = peer.fetch(workload.calls[0].sent(), "/", coding_of(workload, row))
     except (OSError, http_client.ConnectionLost) as lost:
         raise LoadError(f"no whole answer: {lost}") from None
     took = time.monotonic() - began
@@ -262,17 +262,17 @@ class Chain(threading.Thread):
                 command = {"extend": 1}
                 if self.slots % 2 == 0:
                     command, self.reorgs = {"reorg": {"depth": 2, "length": 3}}, self.reorgs + 1
-                node.ask(json.dumps(command).encode(), "/chain")
+                node.fetch(json.dumps(command).encode(), "/chain")
 
     def end(self):
         self.is_over.set()
         self.join(30)
 
 
-def moving(work, row, seconds, slot_ms, transactions, say):
+def moving(work, row, seconds, slot_ms, transactions, log):
     """Measures one row with a chain of its own, which behaves like all others'."""
     ground = workloads.chain(transactions)
-    with Stage(work, f"head-{row.key}", ground, [row], say, slot_ms=slot_ms) as stage:
+    with Stage(work, f"head-{row.key}", ground, [row], log, slot_ms=slot_ms) as stage:
         if not stage.rows:
             return None, {"failed": stage.absent[row.key]}, {}
         server, node = stage.servers[row.key], http_client.local_address(stage.node.port)
@@ -284,7 +284,7 @@ def moving(work, row, seconds, slot_ms, transactions, say):
         )
         file = stage.file(workload, row)
         # the server is warm before it is measured
-        attempt(lambda: wrk_runs.measure_closed_loop(server, workload, file, 2, core=LOAD_CORE), say, row)
+        attempt(lambda: wrk_runs.measure_closed_loop(server, workload, file, 2, core=LOAD_CORE), log, row)
         first = server.resident_kb()
         chain.start()
         auditor.start()
@@ -302,12 +302,12 @@ def moving(work, row, seconds, slot_ms, transactions, say):
         return workload, point, stage.configs()
 
 
-def heads(work, rows, seconds, slot_ms, transactions, say):
+def heads(work, rows, seconds, slot_ms, transactions, log):
     samples, workload, configs = [], None, {}
     for row in rows:
-        say(f"a head every {slot_ms / 1000:g} s: {row.name}")
+        log(f"a head every {slot_ms / 1000:g} s: {row.name}")
         try:
-            found, point, config = moving(work, row, seconds, slot_ms, transactions, say)
+            found, point, config = moving(work, row, seconds, slot_ms, transactions, log)
         except (LoadError, OSError) as failed:
             found, point, config = None, {"failed": str(failed)}, {}
         workload, configs = found or workload, configs | config

@@ -47,7 +47,7 @@ class Row:
     coding: str = "gzip"
     # Kinds of responses that the server may store: to calls, to GETs.
     keeps: str = ""
-    told: str = ""
+    remark: str = ""
 
 
 class Server:
@@ -191,8 +191,8 @@ def our_wasm(stage):
         return row
     url, _, interval = followed(stage).partition(" interval=")
     head = {"namespace": "mainnet", "url": url, "interval": interval}
-    told = "[[head]]\n" + "".join(f'{name} = "{value}"\n' for name, value in head.items())
-    return replace(row, told=told)
+    daemon_config = "[[head]]\n" + "".join(f'{name} = "{value}"\n' for name, value in head.items())
+    return replace(row, daemon_config=daemon_config)
 
 
 # --- which there are
@@ -248,20 +248,20 @@ ROWS = [
     Row("nginx-gzip-6", "nginx gzip 6", THEIRS, nginx("gzip-6", gzip_coder(6)), NGINX_IS),
     Row("proxy-cache", "nginx proxy_cache + gzip 1", THEIRS, nginx("proxy-cache", plain_cache),
         NGINX_IS, keeps=KEEPS_CALLS,
-        told="The body is the key, so another id is another entry."),
+        remark="The body is the key, so another id is another entry."),
     Row("proxy-cache-ids", "nginx proxy_cache, ids replaced, + gzip 1", THEIRS,
         nginx("proxy-cache-ids", ids_cache), NGINX_IS, keeps=KEEPS_CALLS,
-        told="The id is taken out of the key by a regular expression, and put into the answer by "
+        remark="The id is taken out of the key by a regular expression, and put into the answer by "
         "sub_filter: what stock nginx can do to hit under any id, if calls come one by one."),
     Row("brotli", "nginx brotli 4", THEIRS, nginx("brotli", BROTLI), BROTLI_IS, coding="br"),
     Row("varnish", "Varnish, gzip 1", THEIRS, *program(Varnish), keeps=KEEPS_GETS,
-        told="Calls pass: a POST has no key without a module that Debian has not (bodyaccess)."),
+        remark="Calls pass: a POST has no key without a module that Debian has not (bodyaccess)."),
     Row("haproxy", "HAProxy, gzip", THEIRS, *program(HAProxy)),
     Row("envoy-gzip", "Envoy's compressor, BEST_SPEED", THEIRS, envoy(compressor), ENVOY_IS),
     Row("blutgang", "blutgang, uncompressed", THEIRS, *program(Blutgang), coding="", keeps=KEEPS_CALLS,
-        told="It compresses nothing."),
+        remark="It compresses nothing."),
     Row("proxyd", "proxyd, uncompressed", THEIRS, *program(Proxyd), coding="", keeps=KEEPS_CALLS,
-        told="It compresses nothing, and keeps eight methods that never change."),
+        remark="It compresses nothing, and keeps eight methods that never change."),
     Row("pass", "nginx, nothing on, uncompressed", CONTROL, nginx("pass", PASS), NGINX_IS, coding=""),
 ]
 
@@ -272,17 +272,17 @@ def start(row, stage):
 
 
 def versions():
-    said = {}
+    by_name = {}
     for name, command in (
         ("nginx", [NGINX, "-v"]),
-        *((peer.__name__, [peer.program(), peer.asked_version]) for peer in (Varnish, HAProxy, Blutgang)),
+        *((peer.__name__, [peer.program(), peer.version_option]) for peer in (Varnish, HAProxy, Blutgang)),
     ):
         try:
             done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
         except OSError:
             continue
         if found := re.search(r"\d+\.\d+(\.\d+)?[-+~\w.]*", done.stdout + done.stderr):
-            said[name] = found.group()
+            by_name[name] = found.group()
     if envoys.ENVOY.is_file():
-        said["Envoy"] = envoys.version().split("/")[1]
-    return said
+        by_name["Envoy"] = envoys.version().split("/")[1]
+    return by_name

@@ -14,8 +14,8 @@ from stack import LOAD_CORE, Node
 class Stage:
     """A node and a server per row. A server that does not start is omitted and reported."""
 
-    def __init__(self, work, name, ground, rows, say, slot_ms=0, core=0):
-        self.work, self.say, self.rows = work / name, say, []
+    def __init__(self, work, name, ground, rows, log, slot_ms=0, core=0):
+        self.work, self.log, self.rows = work / name, log, []
         self.work.mkdir(parents=True)
         # nginx's worker may run as another user and must reach its folders
         self.work.chmod(0o755)
@@ -29,7 +29,7 @@ class Stage:
                     self.rows.append(row)
                 except (SystemExit, OSError) as failed:
                     self.absent[row.key] = str(failed)[-500:]
-                    say(f"{row.name} does not start: {str(failed)[-200:]}")
+                    log(f"{row.name} does not start: {str(failed)[-200:]}")
         except BaseException:
             self.__exit__()
             raise
@@ -46,8 +46,8 @@ class Stage:
         return {key: server.config for key, server in self.servers.items()}
 
     def complaints(self):
-        said = {key: server.complaints() for key, server in self.servers.items()}
-        return {key: text[-2000:] for key, text in said.items() if text}
+        logs = {key: server.complaints() for key, server in self.servers.items()}
+        return {key: text[-2000:] for key, text in logs.items() if text}
 
     def file(self, workload, row):
         """Returns the file for wrk, in the row's coding if the workload is compressed."""
@@ -68,24 +68,24 @@ class Stage:
             )
             found[row.key]["expected"] = response_checks.expected(found[row.key], workload)
             if found[row.key]["wrong"]:
-                self.say(f"{row.name}, {workload.name}: {wrong_text(found[row.key])}")
+                self.log(f"{row.name}, {workload.name}: {wrong_text(found[row.key])}")
         return found
 
     def closed(self, workload, rounds, seconds, warm=1, before=None):
         """Returns a section with all results of a workload. `before` is called in place of
         each measurement."""
-        self.say(workload.title)
+        self.log(workload.title)
         verified = self.verify(workload)
         if warm:
             for row in (row for row in self.rows if row.keeps):
-                attempt(lambda row=row: self.point(row, workload, warm, 0), self.say, row)
+                attempt(lambda row=row: self.point(row, workload, warm, 0), self.log, row)
         samples = []
         for turn in range(rounds):
             first = turn % len(self.rows)
             for row in self.rows[first:] + self.rows[:first]:
                 point = attempt(
                     lambda row=row, turn=turn: (before or self.point)(row, workload, seconds, turn),
-                    self.say, row,
+                    self.log, row,
                 )
                 samples.append({"row": row.key, "round": turn} | point)
         return section(workload, verified, samples)
@@ -108,12 +108,12 @@ def section(workload, verified, samples):
     }
 
 
-def attempt(measured, say, row):
+def attempt(measured, log, row):
     """Returns a measurement, or the reason of its failure, so that the others continue."""
     try:
         return measured()
     except (wrk_runs.LoadError, OSError) as failed:
-        say(f"{row.name}: {failed}")
+        log(f"{row.name}: {failed}")
         return {"failed": str(failed)}
 
 

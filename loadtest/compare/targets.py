@@ -45,13 +45,13 @@ def parse(text):
     return found
 
 
-def measure(args, plan, work, say):
-    rows, given = [], {}
+def measure(args, plan, work, log):
+    rows, external = [], {}
     node = args.node and args.node[1]
     for name, url, place in args.targets:
         kind = CONTROL if place == node else OURS if "sszip" in name else THEIRS
         rows.append(Row(name, name, kind, None, None))
-        given[name] = ExternalServer(rows[-1], url, place)
+        external[name] = ExternalServer(rows[-1], url, place)
         wait_for(name, url, place)
     results = {
         "machine": machine.describe([], lambda: {"wrk": version()}),
@@ -74,7 +74,7 @@ def measure(args, plan, work, say):
         if section_name in args.only:
             for member in members:
                 if member in of:
-                    results["sections"][member] = closed(of[member], rows, given, plan, work, say, node)
+                    results["sections"][member] = closed(of[member], rows, external, plan, work, log, node)
     return results
 
 
@@ -90,12 +90,12 @@ def wait_for(name, url, place):
             time.sleep(0.5)
 
 
-def closed(workload, rows, given, plan, work, say, node):
-    say(workload.title)
+def closed(workload, rows, external, plan, work, log, node):
+    log(workload.title)
     coding = "gzip" if workload.coding else ""
     verified, samples, files = {}, [], {}
     for number, row in enumerate(rows):
-        server = given[row.key]
+        server = external[row.key]
         files[row.key] = work / f"{workload.name}-{number}.calls"
         workload.write(files[row.key], coding, server.place[3])
         found = response_checks.verify(server, workload, node, coding, moves=True)
@@ -106,10 +106,10 @@ def closed(workload, rows, given, plan, work, say, node):
             seconds = 1 if turn < 0 else plan.seconds
             point = attempt(
                 lambda row=row, seconds=seconds, turn=turn: wrk_runs.measure_closed_loop(
-                    given[row.key], workload, files[row.key], seconds, node, 997 * max(0, turn),
+                    external[row.key], workload, files[row.key], seconds, node, 997 * max(0, turn),
                     plan.connections, core=None,
                 ),
-                say, row,
+                log, row,
             )
             if turn >= 0:
                 samples.append({"row": row.key, "round": turn} | point)

@@ -68,13 +68,13 @@ def shortened(pair, size, params):
     """Returns a recorded block with as many of its transactions as make this length. A call by
     number changes the block's number too: a response about another block is not stored."""
     response = pair["response"]
-    kept, total = [], 0
+    transactions, total = [], 0
     for one in response["result"]["transactions"]:
         if total >= size:
             break
-        kept.append(one)
+        transactions.append(one)
         total += len(compact(one)) + 1
-    changed = {"transactions": kept} | ({"number": params[0]} if params else {})
+    changed = {"transactions": transactions} | ({"number": params[0]} if params else {})
     return {
         "request": pair["request"] | {"params": params},
         "response": response | {"result": response["result"] | changed},
@@ -127,13 +127,13 @@ def sampled(port):
 def workloads_of_node(peer):
     by_method = calls.discovered(peer)
     blocks = by_method[BLOCK]
-    sized = sorted(blocks, key=lambda c: len(peer.ask(c.sent()).content))
+    sized = sorted(blocks, key=lambda c: len(peer.fetch(c.sent()).content))
     of = [
         Workload("block-30", "A short block, new ids", [sized[len(sized) // 3]]),
         Workload("block-246", "A long block, new ids", [sized[-1]]),
     ]
     head = "/eth/v2/beacon/blocks/head"
-    pages = ssz(head) if peer.ask(path=head).status == 200 else []
+    pages = ssz(head) if peer.fetch(path=head).status == 200 else []
     return of + mixed_of(by_method, sized[len(sized) // 3]) + pages
 
 
@@ -215,7 +215,7 @@ def sample(port):
         pairs = []
         for method in (BLOCK, "debug_traceBlockByHash"):
             for one in found.get(method, []):
-                answer = peer.ask(one.sent()).value()
+                answer = peer.fetch(one.sent()).value()
                 pairs.append((method, {"request": json.loads(one.sent()), "response": answer}))
         return pairs
 

@@ -30,7 +30,7 @@ def node_requests(node):
     node."""
     try:
         with http_client.Peer(*node) as peer:
-            return peer.ask(path="/stats").value()["requests"]
+            return peer.fetch(path="/stats").value()["requests"]
     except (OSError, http_client.ConnectionLost, ValueError, KeyError, TypeError):
         return None
 
@@ -54,7 +54,7 @@ class Meter:
 
     def __init__(self, server, node):
         self.server, self.node = server, node
-        self.asked = settled_node_requests(node) if node else None
+        self.requests_before = settled_node_requests(node) if node else None
         self.cpu, self.ticks, self.began = server.cpu_ns(), machine_ticks(), time.monotonic()
 
     def read(self, answers, under_way=0):
@@ -72,9 +72,9 @@ class Meter:
                 "utilisation": spent / 1e9 / wall,
                 "resident_kb": self.server.resident_kb(),
             }
-        if self.asked is not None:
-            asked = settled_node_requests(self.node) - self.asked
-            out["asked"] = min(asked, max(answers, asked - under_way)) / max(1, answers)
+        if self.requests_before is not None:
+            received = settled_node_requests(self.node) - self.requests_before
+            out["asked"] = min(received, max(answers, received - under_way)) / max(1, answers)
         return out
 
 
@@ -108,17 +108,17 @@ def measure_closed_loop(server, workload, file, seconds, node=None, first=0, con
     """Returns one sample of the closed loop: requests per second, percentiles, and resources."""
     meter = Meter(server, node)
     many = connections or workload.connections
-    told = wrk(server, workload, file, seconds, first, connections, core)
-    if not told["requests"]:
+    counts = wrk(server, workload, file, seconds, first, connections, core)
+    if not counts["requests"]:
         raise LoadError("not one answer came within the time")
     return {
-        "requests": told["requests"],
-        "rps": told["requests"] / told["duration_us"] * 1e6,
-        "wire": told["bytes"] / told["requests"],
-        "errors": told["errors"],
-        "statuses": told["statuses"],
-        **{p: told[f"{p}_us"] / 1e3 for p in ("p50", "p99", "p999", "max")},
-    } | meter.read(told["requests"], many)
+        "requests": counts["requests"],
+        "rps": counts["requests"] / counts["duration_us"] * 1e6,
+        "wire": counts["bytes"] / counts["requests"],
+        "errors": counts["errors"],
+        "statuses": counts["statuses"],
+        **{p: counts[f"{p}_us"] / 1e3 for p in ("p50", "p99", "p999", "max")},
+    } | meter.read(counts["requests"], many)
 
 
 def measure_at_rate(server, workload, folder, rate, seconds, coding, node=None, connections=128):
@@ -142,22 +142,22 @@ def measure_at_rate(server, workload, folder, rate, seconds, coding, node=None, 
         raise LoadError(f"oha did not end within {seconds + 120} s") from None
     if done.returncode:
         raise LoadError(f"oha: {done.stderr.strip()[-300:]}")
-    told = json.loads(done.stdout)
-    statuses = told["statusCodeDistribution"]
+    report = json.loads(done.stdout)
+    statuses = report["statusCodeDistribution"]
     good = statuses.get("200", 0)
-    percentiles = {k: (v or 0) * 1e3 for k, v in told["latencyPercentiles"].items()}
+    percentiles = {k: (v or 0) * 1e3 for k, v in report["latencyPercentiles"].items()}
     wanted = rate * seconds
     return {
         "wanted": wanted,
         "requests": good,
         "success": min(1.0, good / wanted),
-        "rps": good / max(seconds, told["summary"]["total"]),
-        "failed": sum(told["errorDistribution"].values()) + sum(statuses.values()) - good,
-        "wire": told["summary"]["sizePerRequest"] or 0,
+        "rps": good / max(seconds, report["summary"]["total"]),
+        "failed": sum(report["errorDistribution"].values()) + sum(statuses.values()) - good,
+        "wire": report["summary"]["sizePerRequest"] or 0,
         "p50": percentiles["p50"],
         "p99": percentiles["p99"],
         "p999": percentiles["p99.9"],
-        "max": (told["summary"]["slowest"] or 0) * 1e3,
+        "max": (report["summary"]["slowest"] or 0) * 1e3,
     } | meter.read(max(1, good), connections)
 
 

@@ -83,8 +83,8 @@ class Client(threading.Thread):
         response = to_proxy.getresponse()
         raw = response.read()
         self.times.append(time.perf_counter() - began)
-        said = response.getheader("Cache-Status", "")
-        is_hit = "; hit" in said
+        cache_status = response.getheader("Cache-Status", "")
+        is_hit = "; hit" in cache_status
         self.counts["asked"] += 1
         self.counts[kind, "hit" if is_hit else "miss"] += 1
         self.counts[kind, "bytes"] += len(raw)
@@ -160,8 +160,8 @@ class Day:
                 time.sleep(self.arguments.slot_ms / 4000)
                 if slots >= shown:
                     shown += self.arguments.slots // 24
-                    asked = sum(client.counts["asked"] for client in clients)
-                    print(f"day: slot {slots}, {asked} requests", file=sys.stderr)
+                    requests = sum(client.counts["asked"] for client in clients)
+                    print(f"day: slot {slots}, {requests} requests", file=sys.stderr)
             self.is_over = True
             for client in clients:
                 client.join(60)
@@ -181,7 +181,7 @@ class Day:
         return state["slot"]
 
 
-def report(arguments, clients, asked, owner, state, took, complaints):
+def report(arguments, clients, method_counts, owner, state, took, complaints):
     counts = sum((client.counts for client in clients), collections.Counter())
     wrong = [line for client in clients for line in client.wrong]
     (chain,) = owner["chains"]
@@ -217,7 +217,7 @@ def report(arguments, clients, asked, owner, state, took, complaints):
         if hit + miss:
             lines.append(f"| {kind} | {hit + miss} | {100 * hit / (hit + miss):.1f} % | {hit} |")
     lines += ["", "| Method | calls that the node had |", "|---|---|"]
-    lines += [f"| `{method}` | {count} |" for method, count in sorted(asked.items(), key=lambda item: -item[1]) if count]
+    lines += [f"| `{method}` | {count} |" for method, count in sorted(method_counts.items(), key=lambda item: -item[1]) if count]
     lines += ["", "The follower's own calls are among these (head, finality, `eth_syncing`)."]
     if wrong:
         lines += ["", "Wrong:", "", *(f"- {line[:400]}" for line in wrong[:20])]

@@ -15,7 +15,7 @@ class Row:
     """An encoder and its requests: with one id if only that leads to hits."""
 
     coder: Coder
-    asks: str
+    request_kind: str
     # Name in a target; of several rows with the same name the target means the one with the least
     # CPU time.
     peer: str = ""
@@ -59,10 +59,10 @@ def peer_name(name, more):
     return name + (", open_file_cache" if more else "")
 
 
-def ways(make, name, asks, *among):
+def ways(make, name, request_kind, *among):
     """Returns rows for each way, without and with nginx's cache of open files."""
     return [
-        Row(make(way, more), asks, peer_name(name, more))
+        Row(make(way, more), request_kind, peer_name(name, more))
         for more in ("", OPEN_FILES)
         for way in among
     ]

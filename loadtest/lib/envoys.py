@@ -34,7 +34,7 @@ class Row:
     workers: int = 1
     # Whether a daemon stores the entries, and an addition to its configuration.
     cached: bool = False
-    told: str = ""
+    daemon_config: str = ""
 
 
 PLAIN = Row("no filter")
@@ -180,7 +180,7 @@ class Envoy:
         (prefix / "envoy.json").write_text(text)
         self.log = prefix / "envoy.log"
         if row.cached:
-            self._keep(prefix, row.told)
+            self._start_daemon(prefix, row.daemon_config)
         command = [ENVOY, "-c", prefix / "envoy.json", "--concurrency", row.workers]
         command += ["--disable-hot-restart", "-l", "warning"]
         with self.log.open("wb") as out:
@@ -195,12 +195,12 @@ class Envoy:
         self.worker = self.process.pid
         wait_for_port(self.port, self.process, self.log)
 
-    def _keep(self, prefix, told):
+    def _start_daemon(self, prefix, daemon_config):
         """Starts a daemon as the owner of the cache, whose resources are counted too."""
         socket = prefix / "cached.sock"
         settings = {"socket": socket, "path": prefix / "cached", "memory": "256m"}
         lines = (f'{name} = "{value}"\n' for name, value in settings.items())
-        (prefix / "cached.toml").write_text("".join(lines) + told)
+        (prefix / "cached.toml").write_text("".join(lines) + daemon_config)
         with (prefix / "cached.log").open("wb") as out:
             self.daemon = subprocess.Popen(
                 [CACHED, prefix / "cached.toml"],

@@ -40,36 +40,36 @@ class Figures:
         return median(of) if of else None
 
     def failed(self, key):
-        said = [one["failed"] for one in self.by.get(key, {}).values() if "failed" in one]
-        return said[0] if said else ""
+        reasons = [one["failed"] for one in self.by.get(key, {}).values() if "failed" in one]
+        return reasons[0] if reasons else ""
 
     def right(self, key):
         """Returns `yes`, or the errors before the load and under it."""
-        said = []
+        problems = []
         before = self.section["verified"].get(key)
         if before and before["wrong"]:
             kinds = ", ".join(sorted(before["kinds"]))
-            said.append(f"{before['wrong']} of {before['asked']}: {kinds}")
+            problems.append(f"{before['wrong']} of {before['asked']}: {kinds}")
         if count := self.total(key, "wrong"):
-            said.append(f"{count:g} under load")
+            problems.append(f"{count:g} under load")
         if count := self.total(key, "lost"):
-            said.append(f"{count:g} had no answer")
+            problems.append(f"{count:g} had no answer")
         if count := self.total(key, "statuses"):
-            said.append(f"{count:g} errors of HTTP under load")
+            problems.append(f"{count:g} errors of HTTP under load")
         if count := self.total(key, "errors"):
-            said.append(f"{count:g} connections failed")
+            problems.append(f"{count:g} connections failed")
         audits = [one["audit"] for one in self.by.get(key, {}).values() if "audit" in one]
         if count := sum(audit["wrong"] for audit in audits):
             kinds = sorted({kind for audit in audits for kind in audit["kinds"]})
-            asked = sum(audit["asked"] for audit in audits)
-            said.append(f"{count} of {asked} under load: {', '.join(kinds)}")
+            checked = sum(audit["asked"] for audit in audits)
+            problems.append(f"{count} of {checked} under load: {', '.join(kinds)}")
         expected = before["expected"] if before else 0
         wire = self.mid(key, "wire")
         # among few responses, some that wrk has received in part count much
         enough = 8 * self.section["connections"] < (self.mid(key, "requests") or 0)
         if expected and enough and not before["wrong"] and wire > LONGER * expected:
-            said.append(f"{wire:,.0f} bytes under load, {expected:,.0f} before")
-        return "no: " + "; ".join(said) if said else "yes"
+            problems.append(f"{wire:,.0f} bytes under load, {expected:,.0f} before")
+        return "no: " + "; ".join(problems) if problems else "yes"
 
 
 def ms(value):

@@ -23,7 +23,7 @@ def bars(title, unit, items):
     most = max((value for _, value, _, _ in items), default=0) or 1
     room = WIDTH - 86
     parts = []
-    for index, (name, value, kind, told) in enumerate(items):
+    for index, (name, value, kind, suffix) in enumerate(items):
         top = 4 + index * ROW
         length = max(1, room * value / most)
         weight = ' font-weight="600"' if kind == "ours" else ""
@@ -32,7 +32,7 @@ def bars(title, unit, items):
             f'<rect x="0" y="{top + 14}" width="{length:.1f}" height="10" rx="2" '
             f'fill="{COLOURS[kind]}"><title>{escape(name)}: {short(value)} {escape(unit)}</title></rect>'
             f'<text x="{length + 5:.1f}" y="{top + 23}" class="value">{short(value)}'
-            f"{escape(' ' + told if told else '')}</text>"
+            f"{escape(' ' + suffix if suffix else '')}</text>"
         )
     return figure(title, unit, 8 + len(items) * ROW, "".join(parts))
 

@@ -112,10 +112,10 @@ class Worker:
         return found
 
 
-def row(what, size, ours, theirs, found):
+def row(operation, size, ours, theirs, found):
     ratios = [their / our for our, their in zip(found[ours], found[theirs], strict=True)]
     micro = [f"{statistics.median(found[name]):.1f}" for name in (ours, theirs)]
-    return f"| {what} | {size} | {micro[0]} | {micro[1]} | {statistics.median(ratios):.2f} | {min(ratios):.2f} to {max(ratios):.2f} |"
+    return f"| {operation} | {size} | {micro[0]} | {micro[1]} | {statistics.median(ratios):.2f} | {min(ratios):.2f} to {max(ratios):.2f} |"
 
 
 def main():

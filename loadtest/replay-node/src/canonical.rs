@@ -19,7 +19,7 @@ const NO_PARAMS: &[u8] = b"[]";
 /// Removes the white space outside strings from valid JSON.
 pub fn compact(json: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len());
-    let mut kept = 0;
+    let mut run_start = 0;
     let mut in_string = false;
     let mut escaped = false;
     for (at, &byte) in json.as_bytes().iter().enumerate() {
@@ -28,13 +28,13 @@ pub fn compact(json: &str) -> Vec<u8> {
             b'\\' => escaped = true,
             b'"' => in_string = !in_string,
             b' ' | b'\t' | b'\n' | b'\r' if !in_string => {
-                out.extend_from_slice(&json.as_bytes()[kept..at]);
-                kept = at + 1;
+                out.extend_from_slice(&json.as_bytes()[run_start..at]);
+                run_start = at + 1;
             }
             _ => (),
         }
     }
-    out.extend_from_slice(&json.as_bytes()[kept..]);
+    out.extend_from_slice(&json.as_bytes()[run_start..]);
     out
 }
 

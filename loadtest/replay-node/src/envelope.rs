@@ -46,12 +46,12 @@ impl<'de> Deserialize<'de> for Members<'de> {
 
 /// Returns the object with its `version` omitted, moved or replaced, or `None` if `json` is not an
 /// object.
-pub fn with_version(json: &[u8], said: &ForkDeclaration) -> Option<Vec<u8>> {
+pub fn with_version(json: &[u8], declaration: &ForkDeclaration) -> Option<Vec<u8>> {
     let Members(mut members) = serde_json::from_slice(json).ok()?;
     let at = members.iter().position(|(name, _)| name == "version");
     let version = at.map(|at| members.remove(at));
     let mut out = b"{".to_vec();
-    match (said, version) {
+    match (declaration, version) {
         (ForkDeclaration::Fork(fork), _) => {
             member(&mut out, "version", &serde_json::to_string(fork).ok()?);
         }
@@ -83,7 +83,7 @@ mod tests {
     fn version_is_omitted_moved_or_replaced() {
         let json = r#"{"version":"electra","finalized":true,"data":[{"version":"1"}, 2]}"#;
         let without = r#""finalized":true,"data":[{"version":"1"}, 2]"#;
-        for (said, expected) in [
+        for (declaration, expected) in [
             (ForkDeclaration::Nothing, format!("{{{without}}}")),
             (
                 ForkDeclaration::Late,
@@ -94,7 +94,7 @@ mod tests {
                 format!(r#"{{"version":"a\"b",{without}}}"#),
             ),
         ] {
-            let made = with_version(json.as_bytes(), &said).unwrap();
+            let made = with_version(json.as_bytes(), &declaration).unwrap();
             assert_eq!(String::from_utf8(made).unwrap(), expected);
         }
         let alone = with_version(b"{}", &ForkDeclaration::Fork("x".into())).unwrap();

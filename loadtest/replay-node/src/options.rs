@@ -35,7 +35,7 @@ pub enum Gzip {
     Never,
     /// If Accept-Encoding contains `gzip`: geth does not parse the rest, so `gzip;q=0` counts
     /// too.
-    Asked,
+    Accepted,
     /// Gzip regardless of the request's Accept-Encoding.
     Always,
 }
@@ -189,7 +189,7 @@ fn framing(value: &str) -> Result<Framing, &'static str> {
 fn gzip(value: &str) -> Result<Gzip, &'static str> {
     match value {
         "off" => Ok(Gzip::Never),
-        "on" => Ok(Gzip::Asked),
+        "on" => Ok(Gzip::Accepted),
         "always" => Ok(Gzip::Always),
         _ => Err("off, on or always"),
     }

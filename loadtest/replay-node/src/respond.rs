@@ -198,9 +198,9 @@ impl<'a> Answered<'a> {
     }
 
     /// Omits `Eth-Consensus-Version`, or replaces its value.
-    fn set_fork_header(&mut self, said: &ForkDeclaration) {
+    fn set_fork_header(&mut self, declaration: &ForkDeclaration) {
         self.fields.retain(|(name, _)| *name != CONSENSUS_VERSION);
-        if let ForkDeclaration::Fork(name) = said {
+        if let ForkDeclaration::Fork(name) = declaration {
             if let Ok(value) = HeaderValue::from_str(name) {
                 self.fields.push((CONSENSUS_VERSION, value));
             }
@@ -224,8 +224,8 @@ pub fn respond(
     in_flight: InFlight,
 ) -> Result<Response<Delivery>, RawResponse> {
     let mut answered = answered.resolved(node, head, options);
-    if let Some(said) = &options.fork {
-        answered.set_fork_header(said);
+    if let Some(declaration) = &options.fork {
+        answered.set_fork_header(declaration);
     }
     let replaced = options.status.filter(|_| answered.status == StatusCode::OK);
     let (status, content) = (replaced.unwrap_or(answered.status), answered.content);
@@ -251,7 +251,7 @@ pub fn respond(
     if encode {
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
-    if gzip == Gzip::Asked {
+    if gzip == Gzip::Accepted {
         headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     }
     for name in &options.echo {
@@ -319,8 +319,8 @@ fn body(content: &Content<'_>, has_body: bool, encode: bool, options: &Options) 
 /// Applies the options that change the body before it is encoded.
 fn changed_body(mut payload: BodySlices, options: &Options) -> BodySlices {
     let version = options.version.as_ref();
-    if let Some(said) = version.and_then(|v| envelope::with_version(&payload.joined(), v)) {
-        payload = BodySlices::from(Bytes::from(said));
+    if let Some(changed) = version.and_then(|v| envelope::with_version(&payload.joined(), v)) {
+        payload = BodySlices::from(Bytes::from(changed));
     }
     if let Some(at) = options.corrupt.filter(|at| *at < payload.len()) {
         let mut bytes = Vec::from(payload.joined());
@@ -338,7 +338,7 @@ fn wants_gzip(gzip: Gzip, headers: &HeaderMap) -> bool {
     match gzip {
         Gzip::Never => false,
         Gzip::Always => true,
-        Gzip::Asked => headers
+        Gzip::Accepted => headers
             .get_all(header::ACCEPT_ENCODING)
             .iter()
             .any(names_gzip),

@@ -59,8 +59,8 @@ fn convert_page(path: &str, page: &mut Page, form: Form, preset: Preset) -> Resu
     let Some(gives) = path_route(path) else {
         return Ok(());
     };
-    let said = page.field(&CONSENSUS_VERSION).map(HeaderValue::to_str);
-    let fork = match (gives, said) {
+    let version = page.field(&CONSENSUS_VERSION).map(HeaderValue::to_str);
+    let fork = match (gives, version) {
         (ResponseType::Same(_, since), _) => since,
         (_, Some(Ok(fork))) => fork.parse().map_err(|unknown| format!("{unknown}"))?,
         _ => return Err("nothing names its fork".to_owned()),

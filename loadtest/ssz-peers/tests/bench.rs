@@ -12,8 +12,8 @@ fn quick_run_measures_every_case() {
     let mut bench = Command::new(env!("CARGO_BIN_EXE_ssz-bench"));
     bench.arg("--quick").arg("--work").arg(&folder).arg(&out);
     let done = bench.output().unwrap();
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{stderr}");
     let results: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
     let groups = results["groups"].as_array().unwrap();

@@ -16,15 +16,15 @@ fn random_values_have_the_same_json() {
             let is_state = codec.name.starts_with("BeaconState");
             for seed in 0..if is_state { 1 } else { 40 } {
                 let ssz = sample::random(schema, ty, &mut Rng::with_seed(seed));
-                let what = format!("{}, seed {seed}, {peer}", codec.name);
-                let ours = to_json(schema, ty, &ssz).expect(&what);
+                let context = format!("{}, seed {seed}, {peer}", codec.name);
+                let ours = to_json(schema, ty, &ssz).expect(&context);
                 let back = to_ssz(schema, ty, &ours);
-                assert!(back.as_ref() == Ok(&ssz), "{what}: our SSZ");
+                assert!(back.as_ref() == Ok(&ssz), "{context}: our SSZ");
                 for serde in Serde::ALL {
                     let theirs = (json.from_ssz)(&ssz, serde);
-                    assert!(theirs.as_ref() == Ok(&ours), "{what}, {serde}: JSON");
+                    assert!(theirs.as_ref() == Ok(&ours), "{context}, {serde}: JSON");
                     let back = (json.to_ssz)(&ours, serde);
-                    assert!(back.as_ref() == Ok(&ssz), "{what}, {serde}: SSZ");
+                    assert!(back.as_ref() == Ok(&ssz), "{context}, {serde}: SSZ");
                 }
             }
         }
@@ -48,7 +48,7 @@ fn mutated_json_is_accepted_by_the_core_and_the_peers_alike() {
                 for n in 0..30 {
                     let mut text = good.clone();
                     mutate::json(&mut text, &mut rng);
-                    let what = format!("{}, seed {seed}, {n}, {peer}", codec.name);
+                    let context = format!("{}, seed {seed}, {n}, {peer}", codec.name);
                     all += 1;
                     match (
                         to_ssz(schema, ty, &text),
@@ -56,13 +56,13 @@ fn mutated_json_is_accepted_by_the_core_and_the_peers_alike() {
                     ) {
                         (Ok(ours), Ok(theirs)) => {
                             taken += 1;
-                            assert!(ours == theirs, "{what}: other SSZ");
+                            assert!(ours == theirs, "{context}: other SSZ");
                         }
                         (Err(_), Err(_)) => (),
                         (Err(ours), Ok(_)) if is_known(&ours, &text) => (),
                         (ours, theirs) => {
                             let text = String::from_utf8_lossy(&text);
-                            panic!("{what}: we say {ours:?}, they {theirs:?}: {text}");
+                            panic!("{context}: we say {ours:?}, they {theirs:?}: {text}");
                         }
                     }
                 }

@@ -21,16 +21,16 @@ fn mutated_ssz_is_refused_by_the_core_and_the_peers_alike() {
                 for n in 0..20 {
                     let mut bytes = good.clone();
                     mutate::ssz(&mut bytes, &mut rng);
-                    let what = format!("{}, seed {seed}, {n}, {peer}", codec.name);
+                    let context = format!("{}, seed {seed}, {n}, {peer}", codec.name);
                     all += 1;
                     match (check(schema, ty, &bytes), (codec.recode)(&bytes)) {
                         (Ok(()), Ok(theirs)) => {
                             taken += 1;
-                            assert!(theirs == bytes, "{what}: other bytes");
+                            assert!(theirs == bytes, "{context}: other bytes");
                         }
                         (Err(_), Err(_)) => (),
                         (ours, theirs) => {
-                            panic!("{what}: we say {ours:?}, they {:?}", theirs.err());
+                            panic!("{context}: we say {ours:?}, they {:?}", theirs.err());
                         }
                     }
                 }

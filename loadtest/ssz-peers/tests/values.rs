@@ -13,15 +13,15 @@ fn peers_have_the_same_values_and_roots() {
             let is_state = codec.name.starts_with("BeaconState");
             for seed in 0..if is_state { 1 } else { 40 } {
                 let ssz = sample::random(schema, ty, &mut fastrand::Rng::with_seed(seed));
-                let what = format!("{}, seed {seed}, {peer}", codec.name);
-                assert_eq!(check(schema, ty, &ssz), Ok(()), "{what}");
+                let context = format!("{}, seed {seed}, {peer}", codec.name);
+                assert_eq!(check(schema, ty, &ssz), Ok(()), "{context}");
                 let theirs = (codec.recode)(&ssz);
-                assert!(theirs.as_ref() == Ok(&ssz), "{what}: other bytes");
+                assert!(theirs.as_ref() == Ok(&ssz), "{context}: other bytes");
                 if !has_root(codec.name) {
                     continue;
                 }
                 let ours = hash_tree_root(schema, ty, &ssz).map_err(|error| error.to_string());
-                assert_eq!(ours, (codec.root)(&ssz), "{what}");
+                assert_eq!(ours, (codec.root)(&ssz), "{context}");
             }
         }
     }

@@ -69,16 +69,16 @@ pub enum Command {
 pub enum CommandError {
     #[error("{0}")]
     Chain(#[from] ChainError),
-    #[error("{asked} is more than {most}")]
-    TooMuch { asked: u64, most: u64 },
+    #[error("{requested} is more than {most}")]
+    TooMuch { requested: u64, most: u64 },
     #[error("{0:?} is no hash")]
     NoHash(String),
 }
 
-fn up_to(most: u64, asked: u64) -> Result<u64, CommandError> {
-    match asked <= most {
-        true => Ok(asked),
-        false => Err(CommandError::TooMuch { asked, most }),
+fn up_to(most: u64, requested: u64) -> Result<u64, CommandError> {
+    match requested <= most {
+        true => Ok(requested),
+        false => Err(CommandError::TooMuch { requested, most }),
     }
 }
 

@@ -58,9 +58,9 @@ fn one_or_more<const N: usize>(value: &Value) -> Result<Vec<Fixed<N>>, String> {
 /// Returns the logs of one block, or of a range. As in most nodes, a range is clipped to the
 /// head; a range that ends before it begins is empty.
 pub fn logs(view: &View<'_>, params: &Params) -> Result<Value, Failure> {
-    let asked = params.required(0)?;
-    let filter = Filter::new(asked)?;
-    let blocks = match (&asked["blockHash"], &asked["fromBlock"], &asked["toBlock"]) {
+    let query = params.required(0)?;
+    let filter = Filter::new(query)?;
+    let blocks = match (&query["blockHash"], &query["fromBlock"], &query["toBlock"]) {
         (Value::Null, from, to) => range(view, from, to)?,
         (hash, Value::Null, Value::Null) => {
             let hash = params::fixed(hash)

@@ -62,16 +62,16 @@ pub struct Genesis {
 /// Reason why a change of the chain is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
-    #[error("{asked} blocks back from block {head} is before the genesis")]
-    TooDeep { asked: u64, head: u64 },
+    #[error("{requested} blocks back from block {head} is before the genesis")]
+    TooDeep { requested: u64, head: u64 },
     #[error("a reorg needs a new branch: a length of 1 or more (else it is a rollback)")]
     NoBranch,
-    #[error("block {asked} is above the head, {head}")]
-    AboveHead { asked: u64, head: u64 },
-    #[error("block {asked} is not above {finalized}, which is final (unfinalize goes back)")]
-    NotAboveFinalized { asked: u64, finalized: u64 },
-    #[error("block {asked} is not below {finalized}, which is final (finalize goes on)")]
-    NotBelowFinalized { asked: u64, finalized: u64 },
+    #[error("block {requested} is above the head, {head}")]
+    AboveHead { requested: u64, head: u64 },
+    #[error("block {requested} is not above {finalized}, which is final (unfinalize goes back)")]
+    NotAboveFinalized { requested: u64, finalized: u64 },
+    #[error("block {requested} is not below {finalized}, which is final (finalize goes on)")]
+    NotBelowFinalized { requested: u64, finalized: u64 },
     #[error("there is no block {0}")]
     UnknownBlock(String),
 }
@@ -272,14 +272,17 @@ impl Chain {
     pub fn finalize(&mut self, number: Option<u64>) -> Result<(), ChainError> {
         let head = self.head_number();
         let finalized = self.finality.finalized;
-        let asked = number.unwrap_or_else(|| head.saturating_sub(EPOCH).max(finalized));
-        if asked > head {
-            return Err(ChainError::AboveHead { asked, head });
+        let requested = number.unwrap_or_else(|| head.saturating_sub(EPOCH).max(finalized));
+        if requested > head {
+            return Err(ChainError::AboveHead { requested, head });
         }
-        if asked < finalized {
-            return Err(ChainError::NotAboveFinalized { asked, finalized });
+        if requested < finalized {
+            return Err(ChainError::NotAboveFinalized {
+                requested,
+                finalized,
+            });
         }
-        self.set_finality(asked);
+        self.set_finality(requested);
         Ok(())
     }
 
@@ -287,8 +290,11 @@ impl Chain {
     pub fn unfinalize(&mut self, number: u64) -> Result<(), ChainError> {
         let finalized = self.finality.finalized;
         if number >= finalized {
-            let asked = number;
-            return Err(ChainError::NotBelowFinalized { asked, finalized });
+            let requested = number;
+            return Err(ChainError::NotBelowFinalized {
+                requested,
+                finalized,
+            });
         }
         self.set_finality(number);
         Ok(())
@@ -360,10 +366,13 @@ impl Chain {
     fn truncate(&mut self, depth: u64) -> Result<Vec<Word>, ChainError> {
         let head = self.head_number();
         if depth > head {
-            return Err(ChainError::TooDeep { asked: depth, head });
+            return Err(ChainError::TooDeep {
+                requested: depth,
+                head,
+            });
         }
-        let kept = self.canonical.len() - usize::try_from(depth).unwrap_or_default();
-        let orphans = self.canonical.split_off(kept);
+        let remaining = self.canonical.len() - usize::try_from(depth).unwrap_or_default();
+        let orphans = self.canonical.split_off(remaining);
         self.missed = 0;
         let transactions = orphans
             .iter()

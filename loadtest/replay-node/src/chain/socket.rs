@@ -138,11 +138,11 @@ pub async fn converse(
         return;
     };
     let mut subscriptions = Subscriptions::new(events);
-    let (held, mut released) = unbounded_channel();
+    let (delayed, mut released) = unbounded_channel();
     loop {
         let next = tokio::select! {
             message = socket.next() => match message {
-                Some(Ok(message)) => answer(&simulation, &stats, &subscriptions, &message, &held),
+                Some(Ok(message)) => answer(&simulation, &stats, &subscriptions, &message, &delayed),
                 Some(Err(_)) | None => return,
             },
             event = next_event(&mut subscriptions) => match event {
@@ -181,7 +181,7 @@ fn answer(
     stats: &Stats,
     subscriptions: &Subscriptions,
     message: &Message,
-    held: &UnboundedSender<String>,
+    delayed: &UnboundedSender<String>,
 ) -> Vec<Message> {
     let body: &[u8] = match message {
         Message::Text(text) => text.as_ref(),
@@ -197,11 +197,11 @@ fn answer(
     let Some(hold) = answered.hold else {
         return vec![Message::text(text)];
     };
-    let held = held.clone();
+    let delayed = delayed.clone();
     tokio::spawn(async move {
         hold.over().await;
         // The connection may be closed by then.
-        let _ = held.send(text);
+        let _ = delayed.send(text);
     });
     Vec::new()
 }

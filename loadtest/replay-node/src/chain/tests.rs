@@ -187,7 +187,7 @@ fn refused_command_leaves_the_chain_unchanged() {
         (
             Act::Reorg(11, 1),
             ChainError::TooDeep {
-                asked: 11,
+                requested: 11,
                 head: 10,
             },
         ),
@@ -195,28 +195,28 @@ fn refused_command_leaves_the_chain_unchanged() {
         (
             Act::Rollback(11),
             ChainError::TooDeep {
-                asked: 11,
+                requested: 11,
                 head: 10,
             },
         ),
         (
             Act::Finalize(Some(11)),
             ChainError::AboveHead {
-                asked: 11,
+                requested: 11,
                 head: 10,
             },
         ),
         (
             Act::Finalize(Some(4)),
             ChainError::NotAboveFinalized {
-                asked: 4,
+                requested: 4,
                 finalized: 5,
             },
         ),
         (
             Act::Unfinalize(5),
             ChainError::NotBelowFinalized {
-                asked: 5,
+                requested: 5,
                 finalized: 5,
             },
         ),

@@ -365,11 +365,11 @@ mod tests {
             let witness = Witness::new(3, Size(size));
             let object: Value = serde_json::from_slice(&whole(&witness, Shape::Object)).unwrap();
             let nested = whole(&witness, Shape::Nested);
-            let said: Value = serde_json::from_slice(&nested).unwrap();
-            assert_eq!(said["payloadStatus"]["status"], "VALID");
-            assert_eq!(said["witness"].as_object().unwrap().len(), 3);
+            let decoded: Value = serde_json::from_slice(&nested).unwrap();
+            assert_eq!(decoded["payloadStatus"]["status"], "VALID");
+            assert_eq!(decoded["witness"].as_object().unwrap().len(), 3);
             for name in ["state", "codes", "headers"] {
-                assert_eq!(said["witness"][name], object["result"][name], "{name}");
+                assert_eq!(decoded["witness"][name], object["result"][name], "{name}");
             }
             let ssz = whole(&witness, Shape::Ssz);
             assert!(to_ssz(schema, ty, &nested).unwrap() == ssz);

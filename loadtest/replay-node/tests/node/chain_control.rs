@@ -96,9 +96,12 @@ fn lagging_node_returns_no_newer_block() {
         210
     );
     let finalized = |answer: Value| number(&answer["result"]["number"]);
-    let ask = ("eth_getBlockByNumber", json!(["finalized", false]));
-    assert_eq!(finalized(chain.answer(ask.0, &ask.1)), 140);
-    assert_eq!(finalized(chain.current_response(ask.0, &ask.1)), 170);
+    let request = ("eth_getBlockByNumber", json!(["finalized", false]));
+    assert_eq!(finalized(chain.answer(request.0, &request.1)), 140);
+    assert_eq!(
+        finalized(chain.current_response(request.0, &request.1)),
+        170
+    );
 
     // Queries by number, by hash and by transaction.
     let newer =
@@ -167,8 +170,8 @@ fn replaced_chain_has_another_id_and_other_blocks() {
 fn unavailable_node_responds_with_503_or_closes() {
     let chain = Chain::start(&[]);
     chain.change(&json!({"down": true}));
-    let asked = call("1", "eth_chainId", "[]");
-    assert_eq!(chain.node.post("/", &asked).status, 503);
+    let request = call("1", "eth_chainId", "[]");
+    assert_eq!(chain.node.post("/", &request).status, 503);
     assert_eq!(chain.node.get("/eth/v1/node/syncing").status, 503);
     let honest = chain.current_response("eth_chainId", &json!([]));
     assert_eq!(honest["result"], "0x1");
@@ -180,7 +183,7 @@ fn unavailable_node_responds_with_503_or_closes() {
 
     chain.change(&json!({"down": "close"}));
     let mut client = chain.node.client();
-    client.send_request("POST", "/", "", &asked);
+    client.send_request("POST", "/", "", &request);
     assert_eq!(client.rest(), b"");
     let state = chain.change(&json!({"down": false}));
     assert_eq!(state["down"], false);
@@ -193,7 +196,7 @@ fn delayed_response_shows_the_state_at_its_request() {
     let chain = Chain::start(&[]);
     let hold = |method: &str, ms: u64| chain.change(&json!({"hold": {"method": method, "ms": ms}}));
     let [one, other] = ["eth_chainId", "eth_blockNumber"].map(|method| call("1", method, "[]"));
-    let ask = || {
+    let send_requests = || {
         let (mut batch, mut page) = (chain.node.client(), chain.node.client());
         batch.send_request("POST", "/", "", &format!("[{one},{other}]"));
         page.send_request("GET", "/eth/v1/beacon/headers/head", "", "");
@@ -202,7 +205,7 @@ fn delayed_response_shows_the_state_at_its_request() {
     for method in ["eth_blockNumber", "GET"] {
         hold(method, 50);
     }
-    let (mut batch, mut page) = ask();
+    let (mut batch, mut page) = send_requests();
     // A counted call has been computed.
     chain.node.await_stat("/methods/eth_blockNumber", 1);
     chain.node.await_stat("/pages", 1);
@@ -219,7 +222,7 @@ fn delayed_response_shows_the_state_at_its_request() {
     for method in ["eth_blockNumber", "GET"] {
         hold(method, 600_000);
     }
-    let (mut batch, mut page) = ask();
+    let (mut batch, mut page) = send_requests();
     assert_eq!(chain.block(201)["number"], "0xc9");
     assert!(batch.is_silent() && page.is_silent());
     let state = hold("eth_blockNumber", 0);
@@ -231,7 +234,7 @@ fn delayed_response_shows_the_state_at_its_request() {
     assert!(page.is_silent());
     assert_eq!(chain.head(), 201);
     hold("*", 600_000);
-    let (mut batch, _) = ask();
+    let (mut batch, _) = send_requests();
     assert!(batch.is_silent());
 }
 

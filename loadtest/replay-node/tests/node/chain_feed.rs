@@ -47,10 +47,10 @@ impl Socket {
 
     /// Returns the next head of a subscription.
     fn head(&mut self, subscription: &Value) -> Value {
-        let told = self.next();
-        assert_eq!(told["method"], "eth_subscription");
-        assert_eq!(told["params"]["subscription"], *subscription);
-        told["params"]["result"].clone()
+        let notification = self.next();
+        assert_eq!(notification["method"], "eth_subscription");
+        assert_eq!(notification["params"]["subscription"], *subscription);
+        notification["params"]["result"].clone()
     }
 
     /// Reads until the close.
@@ -195,8 +195,8 @@ fn event_stream_has_the_requested_topics() {
     chain.change(&json!({"rollback": 1}));
     assert!(chain.node.signal("TERM").success());
 
-    let told = events(&all.rest());
-    let names: Vec<&str> = told.iter().map(|(name, _)| name.as_str()).collect();
+    let received = events(&all.rest());
+    let names: Vec<&str> = received.iter().map(|(name, _)| name.as_str()).collect();
     let expected = [
         "head",
         "head",
@@ -207,16 +207,16 @@ fn event_stream_has_the_requested_topics() {
         "head",
     ];
     assert_eq!(names, expected);
-    let slots = [0, 1, 3, 6].map(|at| told[at].1["slot"].clone());
+    let slots = [0, 1, 3, 6].map(|at| received[at].1["slot"].clone());
     assert_eq!(slots, ["201", "202", "202", "201"].map(Value::from));
-    let reorg = &told[2].1;
+    let reorg = &received[2].1;
     assert_eq!(
         (&reorg["depth"], &reorg["old_head_block"]),
         (&json!("2"), &old)
     );
     assert_eq!(reorg["new_head_block"], state["head"]["root"]);
-    assert_eq!(told[3].1["block"], state["head"]["root"]);
-    assert_eq!(told[4].1["epoch"], "4");
+    assert_eq!(received[3].1["block"], state["head"]["root"]);
+    assert_eq!(received[4].1["epoch"], "4");
     assert_eq!(events(&reorgs.rest()).len(), 2);
 }
 

@@ -231,9 +231,9 @@ fn faults_occur_on_a_unix_socket_too() {
     let path = folder.0.join("node.sock");
     let listen = format!("unix:{}", path.display());
     let node = Node::start(&["--listen", &listen]);
-    let ask = |target: &str| Client::unix(&path).post(target, "", &chain_id());
-    assert_eq!(ask("/").text(), ANSWER);
-    let cut = ask("/?cut=3&reset=1");
+    let post = |target: &str| Client::unix(&path).post(target, "", &chain_id());
+    assert_eq!(post("/").text(), ANSWER);
+    let cut = post("/?cut=3&reset=1");
     assert_eq!((cut.text(), cut.end), (&ANSWER[..3], End::Closed));
     assert_eq!(node.stats()["methods"]["eth_chainId"], 2);
 }

@@ -36,8 +36,8 @@ fn id_is_returned_in_the_notation_of_the_request() {
 fn large_response_differs_only_in_its_id() {
     let node = Node::on(&[]);
     let mut client = node.client();
-    let mut ask = |id| client.post("/", "", &call(id, "trace_block", r#"["0x14ffffe"]"#));
-    let (one, other) = (ask("1"), ask("\"x\""));
+    let mut post = |id| client.post("/", "", &call(id, "trace_block", r#"["0x14ffffe"]"#));
+    let (one, other) = (post("1"), post("\"x\""));
     assert!(one.body.len() > 1_000_000);
     let expected = one.text().replacen("\"id\":1,", "\"id\":\"x\",", 1);
     assert!(other.text() == expected);

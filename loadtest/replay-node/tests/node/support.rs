@@ -344,8 +344,8 @@ fn end_of(error: &io::Error) -> End {
 /// Fails the test from a helper that returns a value.
 #[track_caller]
 #[allow(clippy::panic)]
-fn unexpected(what: &str) -> ! {
-    panic!("unexpected: {what}")
+fn unexpected(text: &str) -> ! {
+    panic!("unexpected: {text}")
 }
 
 /// A folder for one test, removed with its contents when dropped.

@@ -25,15 +25,15 @@ pub fn ssz(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-fn add(bytes: &mut [u8], at: usize, what: u32) {
+fn add(bytes: &mut [u8], at: usize, addend: u32) {
     if let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
-        set(bytes, at, u32::from_le_bytes(*word).wrapping_add(what));
+        set(bytes, at, u32::from_le_bytes(*word).wrapping_add(addend));
     }
 }
 
-fn set(bytes: &mut [u8], at: usize, what: u32) {
+fn set(bytes: &mut [u8], at: usize, value: u32) {
     if let Some(word) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
-        *word = what.to_le_bytes();
+        *word = value.to_le_bytes();
     }
 }
 

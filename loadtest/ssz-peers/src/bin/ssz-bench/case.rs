@@ -48,9 +48,9 @@ pub struct Case<'c> {
 
 impl<'c> Case<'c> {
     /// Creates a case; the output of `run` is dropped within the measured time.
-    pub fn new<T>(who: impl Into<String>, mut run: impl FnMut() -> T + 'c) -> Self {
+    pub fn new<T>(implementation: impl Into<String>, mut run: impl FnMut() -> T + 'c) -> Self {
         Self {
-            implementation: who.into(),
+            implementation: implementation.into(),
             run: Box::new(move || {
                 std::hint::black_box(run());
             }),

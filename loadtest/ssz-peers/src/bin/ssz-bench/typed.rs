@@ -224,9 +224,9 @@ impl Subject {
 
     /// Checks, before any measurement, that all implementations have the same output.
     fn verify<L: Typed, E: Typed, R: Value>(&self) -> Result<(), Box<dyn Error>> {
-        let same = |what: &str, one: &[u8], other: &[u8]| match one == other {
+        let same = |output: &str, one: &[u8], other: &[u8]| match one == other {
             true => Ok(()),
-            false => Err(format!("{}: {what} differs", self.value)),
+            false => Err(format!("{}: {output} differs", self.value)),
         };
         check(self.schema, self.ty, &self.ssz)?;
         let ours = to_ssz(self.schema, self.ty, &self.json)?;

@@ -148,8 +148,10 @@ fn write(parts: &WitnessParts, megabytes: usize, path: &Path) -> Result<(), Box<
 }
 
 /// Runs one implementation and prints its measurements.
-pub fn child(who: Option<String>, path: Option<String>) -> Result<(), Box<dyn Error>> {
-    let way = WAYS.iter().find(|(name, _)| who.as_deref() == Some(name));
+pub fn child(implementation: Option<String>, path: Option<String>) -> Result<(), Box<dyn Error>> {
+    let way = WAYS
+        .iter()
+        .find(|(name, _)| implementation.as_deref() == Some(name));
     let (Some((_, way)), Some(path)) = (way, path) else {
         return Err(format!("{CHILD} WAY FILE").into());
     };
