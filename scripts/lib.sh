@@ -12,8 +12,8 @@ export CARGO_NET_RETRY="${CARGO_NET_RETRY:-10}"
 # The library that the nginx module links; its `config` reads this name.
 export SSZIP_CORE_LIB="${SSZIP_CORE_LIB:-$CARGO_TARGET_DIR/release/libsszip_nginx.a}"
 
-say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
-die() { say "$*"; exit 1; }
+log() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
+die() { log "$*"; exit 1; }
 
 # version_at_least HAVE WANT
 version_at_least() {

@@ -155,7 +155,7 @@ class NameRules(CheckWords):
     def test_word_is_found_in_the_middle_of_a_camel_case_name(self):
         self.assert_finding("a.rs", "\nstruct LastSaidLine;\n", "2: LastSaidLine: message")
 
-    def test_two_words_are_found_beside_each_other_only(self):
+    def test_two_words_are_found_next_to_each_other_only(self):
         text = "fn give_out_all() {}\nfn give_way_out() {}\n"
         self.assert_finding("a.rs", text, "1: give_out_all: drain")
 

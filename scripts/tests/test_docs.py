@@ -94,7 +94,7 @@ class Directives(unittest.TestCase):
         table = DIRECTIVES.read_text().split("### ", 1)[0]
         self.assertEqual(set(re.findall(r"\[(sszip\w*)\]", table)), set(self.code))
 
-    def test_each_says_where_it_may_stand(self):
+    def test_context_of_each_directive_matches_its_flags(self):
         for name, flags in self.code.items():
             context = re.search(r"^Context: +(.+)$", self.page[name], flags=re.M)
             self.assertEqual(CONTEXTS[context[1]], flags, name)
@@ -121,7 +121,7 @@ class Schema(unittest.TestCase):
         schema = json.loads((ROOT / "configs/envoy/sszip.schema.json").read_text())
         self.assertEqual(set(schema["properties"]), page)
 
-    def test_each_default_is_what_the_setting_takes(self):
+    def test_default_of_each_setting_is_valid(self):
         schema = json.loads((ROOT / "configs/envoy/sszip.schema.json").read_text())
         with_default = {name: of for name, of in schema["properties"].items() if "default" in of}
         self.assertGreater(len(with_default), 20)

@@ -113,7 +113,7 @@ class Runner(unittest.TestCase):
             ],
         )
 
-    def test_what_is_explained_is_counted_only(self):
+    def test_explained_difference_is_counted_only(self):
         status, lines, _ = self.run_suite("--mode", "on", known=TEST)
         self.assertEqual(status, 0)
         self.assertEqual(lines, ["1 files, 0 skipped, 5 tests, 2 explained, 0 unsteady, 0 unexplained"])
@@ -127,7 +127,7 @@ class Runner(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertEqual(lines[0], "coded.t, cache-gzip: lives: ok, now missing")
 
-    def test_what_does_not_come_again_is_unsteady(self):
+    def test_difference_that_does_not_recur_is_unsteady(self):
         once = (
             "my $seen = -e 'seen'; open my $f, '>', 'seen' if $ENV{TEST_NGINX_GLOBALS_HTTP} =~ /sszip/;\n"
             "print \"1..1\\n\", $ENV{TEST_NGINX_GLOBALS_HTTP} !~ /sszip/ || $seen ? '' : 'not ', \"ok 1 - once\\n\";\n"
@@ -149,7 +149,7 @@ class Runner(unittest.TestCase):
         status, _, errors = self.run_suite("--mode", "on", none="print \"1..0 # SKIP no nginx\\n\";\n")
         self.assertEqual((status, errors), (1, "nothing has run\n"))
 
-    def test_what_is_to_do_may_come_out_either_way(self):
+    def test_todo_test_may_pass_or_fail(self):
         todo = (
             "print \"1..1\\n\", $ENV{TEST_NGINX_GLOBALS_HTTP} =~ /sszip/ ? 'not ' : '', "
             "\"ok 1 - later # TODO not yet\\n\";\n"
