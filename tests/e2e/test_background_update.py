@@ -446,7 +446,7 @@ def test_responses_never_go_back_when_clients_and_node_abort_at_random(start_ngi
     origin.answers(node)
     origin.answers(answer(b"x" * 300_000, type="text/plain"), "/large")
     faults = []
-    given = collections.Counter()
+    response_counts = collections.Counter()
 
     def client_of(seed):
         chance = random.Random(seed)
@@ -472,15 +472,15 @@ def test_responses_never_go_back_when_clients_and_node_abort_at_random(start_ngi
                     response = connection.read("POST")
             except (Malformed, Truncated, OSError):
                 continue  # the node aborted after the head was sent
-            if response.status != 200 or "result" not in (said := json.loads(response.decoded)):
+            if response.status != 200 or "result" not in (message := json.loads(response.decoded)):
                 continue
-            version = int(said["result"].strip("_"), 16)
+            version = int(message["result"].strip("_"), 16)
             status = response.header("Cache-Status")
             stored = status.startswith("sszip; hit")
-            given[stored] += 1
+            response_counts[stored] += 1
             # of two requests in the same millisecond either may be stored last
-            if said["id"] != number or stored and version + 1 < newest.get(chain, 0):
-                faults.append((path, chain, said["id"], number, version, newest.get(chain), status))
+            if message["id"] != number or stored and version + 1 < newest.get(chain, 0):
+                faults.append((path, chain, message["id"], number, version, newest.get(chain), status))
             if stored:
                 newest[chain] = version
 
@@ -490,14 +490,14 @@ def test_responses_never_go_back_when_clients_and_node_abort_at_random(start_ngi
     for thread in clients:
         thread.join()
     assert not faults
-    assert given[True] > 200 and given[False] > 0, given
+    assert response_counts[True] > 200 and response_counts[False] > 0, response_counts
     assert nginx.all_workers() == [worker]
     origin.answers(Node({"eth_blockNumber": b'"0xffff"'}))
     for chain in range(3):
-        nginx.wait_for(lambda: asked(nginx, chain) == "0xffff", "the last version")  # noqa: B023
+        nginx.wait_for(lambda: fetch_result(nginx, chain) == "0xffff", "the last version")  # noqa: B023
 
 
-def asked(nginx, chain):
+def fetch_result(nginx, chain):
     body = call("eth_blockNumber")
     fields = [("Content-Type", "application/json")]
     with nginx.connect() as connection:

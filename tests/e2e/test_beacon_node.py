@@ -62,16 +62,16 @@ def with_ssz(both):
 @pytest.mark.parametrize("options", ["framing=length", "framing=chunked&piece=5000", "gzip=always"])
 def test_recorded_responses_are_transcoded_in_both_directions(nodes, options):
     both = nodes.replays["both"]
-    told = ("X-Replay", options)
+    replay_header = ("X-Replay", options)
     seen = 0
     for path, coding in zip(with_ssz(both), itertools.cycle([None, "gzip"])):
         ssz, as_json = (fetch(both.port, path, headers=[accept]) for accept in (OCTETS, JSON))
         coded = [("Accept-Encoding", coding)] if coding else []
-        made = fetch(nodes.port, path, headers=[OCTETS, told, *coded])
+        made = fetch(nodes.port, path, headers=[OCTETS, replay_header, *coded])
         assert made.header("Content-Type") == "application/octet-stream", path
         assert made.header("Eth-Consensus-Version") == "fulu", path
         assert made.decoded == ssz.body, path
-        made = fetch(nodes.ports["port_ssz"], path, headers=[JSON, told, *coded])
+        made = fetch(nodes.ports["port_ssz"], path, headers=[JSON, replay_header, *coded])
         assert made.header("Content-Type") == "application/json", path
         assert json.loads(made.decoded)["data"] == json.loads(as_json.body)["data"], path
         seen += 1
@@ -102,37 +102,37 @@ FAULTS = {
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faulty_response_is_transcoded_rejected_or_sent_unchanged(nodes, fault, framing):
-    told = ("X-Replay", f"{fault}&framing={framing}")
-    came = fetch(nodes.replays["json"].port, CONSOLIDATIONS, headers=[told])
+    replay_header = ("X-Replay", f"{fault}&framing={framing}")
+    direct = fetch(nodes.replays["json"].port, CONSOLIDATIONS, headers=[replay_header])
     only, both = FAULTS[fault]
-    response = fetch(nodes.port, CONSOLIDATIONS, headers=[OCTETS, told])
+    response = fetch(nodes.port, CONSOLIDATIONS, headers=[OCTETS, replay_header])
     assert response.status == only, response.body
     if both in ("ssz", "mislabelled"):
         assert response.header("Content-Type") == "application/octet-stream"
     elif only == 406:
         assert json.loads(response.body)["code"] == 406
     else:
-        assert response.body == came.body
-    response = fetch(nodes.port, CONSOLIDATIONS, headers=[EITHER, told])
+        assert response.body == direct.body
+    response = fetch(nodes.port, CONSOLIDATIONS, headers=[EITHER, replay_header])
     if both == "ssz":
         assert response.header("Content-Type") == "application/octet-stream"
     else:
-        assert (response.status, response.body) == (came.status, came.body)
-        assert response.header("Content-Type") == came.header("Content-Type")
+        assert (response.status, response.body) == (direct.status, direct.body)
+        assert response.header("Content-Type") == direct.header("Content-Type")
 
 
 def test_response_is_transcoded_when_the_node_ignores_accept(nodes):
     """The node has both formats, and ignores Accept."""
     both, ssz = nodes.replays["both"], nodes.ports["port_ssz"]
     expected = fetch(both.port, HEAD, headers=[OCTETS]).body
-    told = ("X-Replay", "as=ssz")
-    assert fetch(ssz, HEAD, headers=[OCTETS, told]).body == expected
-    made = json.loads(fetch(ssz, HEAD, headers=[JSON, told]).body)
+    replay_header = ("X-Replay", "as=ssz")
+    assert fetch(ssz, HEAD, headers=[OCTETS, replay_header]).body == expected
+    made = json.loads(fetch(ssz, HEAD, headers=[JSON, replay_header]).body)
     assert made["data"] == json.loads(fetch(both.port, HEAD).body)["data"]
     # JSON labelled as SSZ is sent unchanged to a client that accepts SSZ: nothing shows
     # that it is JSON
-    told = ("X-Replay", "as=json&type=application/octet-stream")
-    response = fetch(nodes.port, HEAD, headers=[JSON, told])
+    replay_header = ("X-Replay", "as=json&type=application/octet-stream")
+    response = fetch(nodes.port, HEAD, headers=[JSON, replay_header])
     assert response.status == 406
 
 
@@ -141,8 +141,8 @@ def test_response_is_transcoded_when_the_node_ignores_accept(nodes):
 def test_response_is_502_when_the_node_aborts(nodes, fault, framing):
     nodes.expect("prematurely closed|reset by peer|the response ended")
     for accept in (OCTETS, EITHER):
-        told = ("X-Replay", f"{fault}&framing={framing}&piece=5000")
-        response = fetch(nodes.port, HEAD, headers=[accept, told])
+        replay_header = ("X-Replay", f"{fault}&framing={framing}&piece=5000")
+        response = fetch(nodes.port, HEAD, headers=[accept, replay_header])
         assert response.status == 502
         assert response.header("Content-Type") != "application/octet-stream"
 

@@ -31,9 +31,9 @@ def can_come_in_pieces(case):
 
 ROWS = [case for case in cases.load("nginx") if can_come_in_pieces(case)]
 # Modes of bodies that were buffered, and so have a length.
-HELD = {"oneshot", "inflate", "too-small", "not-smaller"}
+BUFFERED_MODES = {"oneshot", "inflate", "too-small", "not-smaller"}
 # Modes of rows that are streamed without a window.
-STREAMED = HELD - {"inflate"}
+STREAMED = BUFFERED_MODES - {"inflate"}
 
 LOCATIONS = {}
 for row in ROWS:
@@ -113,7 +113,7 @@ def play(nginx, origin, case, hold, most, pause):
     )
 
 
-def judge(case, response, mode, held):
+def judge(case, response, mode, is_buffered):
     assert response.status == case.expect["status"]
     if mode is not None:
         assert response.mode == mode
@@ -121,7 +121,7 @@ def judge(case, response, mode, held):
     if case.request["method"] != "HEAD" and response.status == 200 and not case.coded_by_node:
         # (a buffered body that could not be decoded has a length as well)
         unframed = "close" if case.request["version"] == "1.0" else "chunked"
-        assert response.framing == ("length" if held else unframed)
+        assert response.framing == ("length" if is_buffered else unframed)
     for name, value in case.expect.get("headers", []):
         if name != "Content-Length":
             assert response.header(name) == value, name
@@ -139,8 +139,8 @@ IN_PIECES = pytest.mark.parametrize("most, pause", [(40, False), (6, True)], ids
 def test_chunked_row_equals_the_row_with_a_length_in_a_large_window(nginx, origin, case, most, pause):
     """The results are equal if the window is large enough."""
     response = play(nginx, origin, case, "16m 60s", most, pause)
-    held = response.mode in HELD and (case.response["framing"] == "length" or case.expect["length"] == "exact")
-    judge(case, response, case.expect.get("mode"), held)
+    is_buffered = response.mode in BUFFERED_MODES and (case.response["framing"] == "length" or case.expect["length"] == "exact")
+    judge(case, response, case.expect.get("mode"), is_buffered)
 
 
 @ROWS_AGAIN

@@ -207,11 +207,11 @@ class TestKeys:
 
     def test_notifications_are_forwarded(self, rpc, origin):
         rpc(call("eth_chainId"))
-        asked = []
-        origin.answers(lambda request: asked.append(1) or [b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])
+        requests = []
+        origin.answers(lambda request: requests.append(1) or [b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])
         for _ in range(2):
             assert rpc(b'{"jsonrpc":"2.0","method":"eth_chainId","params":[]}').body == b""
-        assert len(asked) == 2
+        assert len(requests) == 2
 
 
 class TestUncacheable:
@@ -357,11 +357,11 @@ class TestCredentials:
         number = itertools.count(1)
         node = rpc.serve({"eth_gasPrice": lambda _: b'"0x%x"' % next(number)})
         gate = node.gates["eth_gasPrice"] = threading.Event()
-        said = {}
+        results = {}
 
         def one(client, token):
             answer = rpc(call("eth_gasPrice"), "/named", headers=[("X-Api-Key", token)])
-            said[client] = result_of(answer)
+            results[client] = result_of(answer)
 
         clients = [threading.Thread(target=one, args=(n, "abc"[n % 3])) for n in range(9)]
         for client in clients:
@@ -370,9 +370,9 @@ class TestCredentials:
         gate.set()
         for client in clients:
             client.join(20)
-        assert len(said) == 9 and node.count() == 3
-        assert [len({said[n] for n in range(of, 9, 3)}) for of in range(3)] == [1, 1, 1]
-        assert len(set(said.values())) == 3
+        assert len(results) == 9 and node.count() == 3
+        assert [len({results[n] for n in range(of, 9, 3)}) for of in range(3)] == [1, 1, 1]
+        assert len(set(results.values())) == 3
 
 
 class TestPredicates:
@@ -420,11 +420,11 @@ class TestCors:
         assert hit.header("Eth-X") == "1"
         assert hit.all("X-Own") == []
 
-    @pytest.mark.parametrize("says_so", [True, False])
-    def test_origins_get_their_own_cors_header_with_or_without_vary(self, rpc, origin, says_so):
+    @pytest.mark.parametrize("sends_vary", [True, False])
+    def test_origins_get_their_own_cors_header_with_or_without_vary(self, rpc, origin, sends_vary):
         def respond(request):
             own = request.header("Origin")
-            headers = [("Access-Control-Allow-Origin", own)] + ([("Vary", "Origin")] if says_so else [])
+            headers = [("Access-Control-Allow-Origin", own)] + ([("Vary", "Origin")] if sends_vary else [])
             return Node({"eth_chainId": SMALL}, headers=headers)(request)
 
         counter = []
@@ -641,9 +641,9 @@ class TestMixedBatches:
     @pytest.mark.parametrize("accept", ["gzip", None])
     def test_batch_above_the_buffer_limit_is_streamed_after_the_stored_responses(self, rpc, origin, framing, accept):
         rpc(self.CALLS[1], "/held"), rpc(self.CALLS[3], "/held")
-        asked = json.dumps([{"jsonrpc": "2.0", "id": id, "result": "x" * 100000} for id in (1, 3)]).encode()
+        node_response = json.dumps([{"jsonrpc": "2.0", "id": id, "result": "x" * 100000} for id in (1, 3)]).encode()
         split = lambda body: [body[i : i + 7000] for i in range(0, len(body), 7000)]  # noqa: E731
-        origin.answers(answer(b" \n" + asked, framing=framing, split=split))
+        origin.answers(answer(b" \n" + node_response, framing=framing, split=split))
         response = rpc(self.batch(), "/held", accept)
         assert [a["id"] for a in json.loads(response.decoded)] == ["two", 4, 1, 3]
 

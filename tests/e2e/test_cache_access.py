@@ -235,7 +235,7 @@ class TestWaysOn:
 
     BATCH = b"[" + CHAIN + b"," + call("eth_syncing", "[]", "7") + b"," + BLOCK + b"]"
 
-    def ask(self, nginx, path, body, **options):
+    def post(self, nginx, path, body, **options):
         with nginx.connect(timeout=30) as connection:  # less than the lock timeout
             connection.send(request_bytes(path, method="POST", headers=[JSON], body=body))
             return connection.read("POST")
@@ -248,7 +248,7 @@ class TestWaysOn:
         number = sum(path.encode())
         body = call("eth_getBlockByHash", f'["0x{number:064x}",true]', "5")
         for _ in range(2):
-            response = self.ask(nginx, path, body)
+            response = self.post(nginx, path, body)
             assert (response.status, response.decoded) == (200, b'{"jsonrpc":"2.0","id":5,"result":%b}\n' % LARGE)
 
     @pytest.mark.parametrize("path", ["/fallback", "/fallback-uncached", "/tried", "/rewritten", "/next", "/intercepted", "/tiny", "/unbuffered"])
@@ -257,7 +257,7 @@ class TestWaysOn:
             broken = [b"HTTP/1.1 500 Broken\r\nContent-Length: 0\r\n\r\n"]
             origin.answers(lambda request: broken if len(origin.received(path)) == 1 else stored(request), path)
         for _ in range(2):
-            response = self.ask(nginx, path, self.BATCH)
+            response = self.post(nginx, path, self.BATCH)
             assert response.status == 200
             answers = json.loads(response.decoded)
             assert [(a["id"], a["result"]) for a in answers] == [(1, "0x10"), (7, False), (2, json.loads(LARGE))]
@@ -269,7 +269,7 @@ class TestWaysOn:
         body = call("eth_getBlockByHash", f'["0x{"ef" * 32}",true]')
         gate = node.gates["eth_getBlockByHash"] = threading.Event()
         answers = []
-        threads = [threading.Thread(target=lambda: answers.append(self.ask(nginx, "/fallback", body))) for _ in range(5)]
+        threads = [threading.Thread(target=lambda: answers.append(self.post(nginx, "/fallback", body))) for _ in range(5)]
         for thread in threads:
             thread.start()
         wait_for_followers(nginx, 4)
@@ -286,7 +286,7 @@ class TestWaysOn:
         after = threading.Event()
         origin.answers(lambda request: after.wait(10) and [b"HTTP/1.1 204 No\r\n\r\n"], "/after")
         answers = []
-        leader = threading.Thread(target=lambda: answers.append(self.ask(nginx, "/", body)))
+        leader = threading.Thread(target=lambda: answers.append(self.post(nginx, "/", body)))
         leader.start()
         nginx.wait_for(lambda: node.count(), "the leader")
         with nginx.connect() as waiting:

@@ -85,7 +85,7 @@ def test_recorded_calls_get_the_response_of_the_node_under_any_id(behind, node, 
     assert recorded.get(method), f"nothing recorded of {method}"
     for number, body in enumerate(recorded[method]):
         with Connection(node.port) as direct, behind.connect() as connection:
-            kept = None
+            was_hit = None
             for turn in range(6):
                 id = IDS[(number + turn) % len(IDS)]
                 expected = post(direct, "/", under(id, body), [])
@@ -95,8 +95,8 @@ def test_recorded_calls_get_the_response_of_the_node_under_any_id(behind, node, 
                 assert response.length == len(response.body)
                 if turn > 0:
                     # a response that is stored stays stored
-                    kept = is_hit(response) if kept is None else kept
-                    assert is_hit(response) == kept
+                    was_hit = is_hit(response) if was_hit is None else was_hit
+                    assert is_hit(response) == was_hit
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -105,12 +105,12 @@ def test_recorded_batches_get_the_elements_of_the_node(behind, node, recorded, m
     node's response to the call alone."""
     bodies = recorded[method][:12]
     ids = [IDS[n % len(IDS)] if n < len(IDS) else str(1000 + n) for n in range(len(bodies))]
-    asked = [under(id, body) for id, body in zip(ids, bodies, strict=True)]
+    calls = [under(id, body) for id, body in zip(ids, bodies, strict=True)]
     with Connection(node.port) as direct, behind.connect() as connection:
-        expected = [post(direct, "/", body, []).body.strip() for body in asked]
-        post(connection, "/batch", b"[" + b",".join(asked[::2]) + b"]", CODINGS[0])
+        expected = [post(direct, "/", body, []).body.strip() for body in calls]
+        post(connection, "/batch", b"[" + b",".join(calls[::2]) + b"]", CODINGS[0])
         for headers in CODINGS * 2:
-            response = post(connection, "/batch", b"[" + b", ".join(asked) + b"]", headers)
+            response = post(connection, "/batch", b"[" + b", ".join(calls) + b"]", headers)
             assert elements(response.decoded) == expected
             assert response.length == len(response.body)
 

@@ -38,11 +38,11 @@ def resource(nginx, origin):
     class Resource:
         def __init__(self):
             self.path = f"/resource/{next(_places)}"
-            self.asked = []
+            self.requests = []
 
         def answers(self, *arguments, **options):
             def respond(request):
-                self.asked.append(request)
+                self.requests.append(request)
                 return answer(*arguments, method=request.method, **options)
 
             origin.answers(respond)
@@ -74,7 +74,7 @@ class TestNodeHeaders:
     def test_fresh_response_is_a_hit_with_any_framing_and_coding(self, resource, first, second, framing):
         resource.answers(JSON, headers=FRESH, framing=framing)
         miss, hit = resource(first), resource(second)
-        assert len(resource.asked) == 1
+        assert len(resource.requests) == 1
         assert miss.decoded == hit.decoded == JSON
         assert hit.coding == second and hit.length == len(hit.body)
         assert hit.header("Cache-Status").startswith("sszip; hit")
@@ -85,19 +85,19 @@ class TestNodeHeaders:
     def test_response_is_not_stored_when_cache_control_forbids_it(self, resource, value):
         resource.answers(JSON, headers=[("Cache-Control", value)])
         resource(), resource()
-        assert len(resource.asked) == 2
+        assert len(resource.requests) == 2
 
     def test_response_without_cache_control_is_not_stored(self, resource):
         resource.answers(JSON)
         resource(), resource()
-        assert len(resource.asked) == 2
+        assert len(resource.requests) == 2
 
     @pytest.mark.parametrize("status", [203, 204, 301, 404, 410, 500])
     def test_response_with_another_status_is_stored_when_cache_control_allows_it(self, resource, status):
         body = b"" if status == 204 else b"x" * 2000
         resource.answers(body, status=status, headers=FRESH, framing="none" if status == 204 else "length")
         assert [resource().status, resource().status] == [status] * 2
-        assert len(resource.asked) == 1
+        assert len(resource.requests) == 1
 
     def test_hit_of_an_uncompressed_type_is_sent_in_identity_without_vary(self, resource):
         resource.answers(bytes(range(256)) * 100, type="application/octet-stream", headers=FRESH)
@@ -105,7 +105,7 @@ class TestNodeHeaders:
             response = resource()
             assert (response.coding, response.decoded) == (None, bytes(range(256)) * 100)
             assert response.header("Vary") is None
-        assert len(resource.asked) == 1
+        assert len(resource.requests) == 1
 
     def test_repeated_headers_are_merged_in_a_hit(self, resource):
         resource.answers(JSON, headers=[*FRESH, ("Link", "<a>"), ("Link", "<b>"), ("X-One", "1")])
@@ -118,26 +118,26 @@ class TestNodeHeaders:
         for _ in range(2):
             with pytest.raises(Exception):  # noqa: B017, PT011 - other tests check how it fails
                 resource(None).decoded  # noqa: B018
-        assert len(resource.asked) == 2
+        assert len(resource.requests) == 2
 
     def test_variants_are_stored_by_the_header_that_vary_names(self, resource):
         resource.answers(JSON, headers=[*FRESH, ("Vary", "X-Kind")])
         for kind in "aabba":
             resource(headers=[("X-Kind", kind)])
-        assert len(resource.asked) <= 3
+        assert len(resource.requests) <= 3
 
     def test_request_with_credentials_bypasses_the_cache(self, resource):
         resource.answers(JSON, headers=FRESH)
         for _ in range(2):
             resource(headers=[("Authorization", "x")])
-        assert len(resource.asked) == 2
+        assert len(resource.requests) == 2
 
     def test_range_request_is_forwarded_when_nothing_is_stored(self, resource):
         resource.answers(JSON, headers=FRESH)
         resource(headers=[("Range", "bytes=0-9")])
-        assert resource.asked[0].header("Range") == "bytes=0-9"
+        assert resource.requests[0].header("Range") == "bytes=0-9"
         resource()
-        assert len(resource.asked) == 2
+        assert len(resource.requests) == 2
 
 
 class TestStaleWhileRevalidate:
@@ -152,8 +152,8 @@ class TestStaleWhileRevalidate:
             resource.path = f"{path}/{next(_places)}"
 
             def respond(request):
-                resource.asked.append(request)
-                number = len(resource.asked)
+                resource.requests.append(request)
+                number = len(resource.requests)
                 if number == 2:
                     gate.wait(20)
                 return answer(b"%d" % number, headers=[("Cache-Control", control)])
@@ -175,7 +175,7 @@ class TestStaleWhileRevalidate:
         deadline = time.monotonic() + 20
         while (last := resource()).decoded == b"1" and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert last.decoded == b"2" and len(resource.asked) == 2
+        assert last.decoded == b"2" and len(resource.requests) == 2
 
     def test_leader_waits_for_the_update_when_background_update_is_off(self, slow):
         resource, gate = slow("/resource", "max-age=1, stale-while-revalidate=600")
@@ -183,12 +183,12 @@ class TestStaleWhileRevalidate:
         leader = threading.Thread(target=lambda: answers.append(resource()))
         leader.start()
         deadline = time.monotonic() + 20
-        while len(resource.asked) < 2 and time.monotonic() < deadline:
+        while len(resource.requests) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
         assert resource().decoded == b"1"
         gate.set()
         leader.join()
-        assert answers[0].decoded == b"2" and len(resource.asked) == 2
+        assert answers[0].decoded == b"2" and len(resource.requests) == 2
 
     @pytest.mark.parametrize("control", ["max-age=1", "max-age=1, stale-while-revalidate=0", "max-age=1, must-revalidate, stale-while-revalidate=600"])
     def test_stale_response_is_not_sent_when_cache_control_does_not_allow_it(self, slow, control):
@@ -208,9 +208,9 @@ class TestManyAtOnce:
             gate = threading.Event()
 
             def respond_when_released(request):
-                resource.asked.append(request)
+                resource.requests.append(request)
                 gate.wait(20)
-                return respond(len(resource.asked))
+                return respond(len(resource.requests))
 
             origin.answers(respond_when_released)
             answers = []
@@ -220,7 +220,7 @@ class TestManyAtOnce:
             if waits:
                 wait_for_followers(nginx, count - 1)
             else:
-                nginx.wait_for(lambda: len(resource.asked) == count, "the node to be asked by all")
+                nginx.wait_for(lambda: len(resource.requests) == count, "the node to be asked by all")
             gate.set()
             for thread in threads:
                 thread.join()
@@ -230,16 +230,16 @@ class TestManyAtOnce:
 
     def test_coalesced_requests_share_a_response_that_may_be_stored(self, resource, send_coalesced):
         answers = send_coalesced(8, lambda _: answer(JSON, headers=FRESH))
-        assert len(resource.asked) == 1 and {response.decoded for response in answers} == {JSON}
+        assert len(resource.requests) == 1 and {response.decoded for response in answers} == {JSON}
 
     def test_coalesced_requests_get_responses_of_their_own_when_it_may_not_be_stored(self, resource, send_coalesced):
         answers = send_coalesced(8, lambda number: answer(b"%d" % number, headers=[("Cache-Control", "no-store")]))
-        assert len(resource.asked) == 8 and len({response.decoded for response in answers}) == 8
+        assert len(resource.requests) == 8 and len({response.decoded for response in answers}) == 8
 
     @pytest.mark.parametrize("field", [("Accept", "text/event-stream"), ("If-None-Match", '"x"')])
     def test_requests_for_event_streams_or_with_conditions_are_not_coalesced(self, resource, send_coalesced, field):
         answers = send_coalesced(4, lambda _: answer(JSON, headers=FRESH), waits=False, headers=[field])
-        assert len(resource.asked) == len(answers) == 4
+        assert len(resource.requests) == len(answers) == 4
 
 
 class TestHead:
@@ -248,7 +248,7 @@ class TestHead:
         resource.answers(JSON, headers=FRESH)
         resource()
         get, head = resource(accept), resource(accept, method="HEAD")
-        assert len(resource.asked) == 1
+        assert len(resource.requests) == 1
         assert head.body == b""
         for name in ("Content-Length", "Content-Encoding", "Content-Type", "ETag", "Vary"):
             assert head.header(name) == get.header(name), name
@@ -257,7 +257,7 @@ class TestHead:
         resource.answers(JSON, headers=FRESH)
         resource(method="HEAD")
         assert resource().decoded == JSON
-        assert len(resource.asked) == 2
+        assert len(resource.requests) == 2
 
 
 class TestConditions:
@@ -273,7 +273,7 @@ class TestConditions:
         assert hit.header("Cache-Control") == "max-age=600"
         assert hit.header("Vary") == "Accept-Encoding"
         assert hit.header("Content-Encoding") is None
-        assert len(resource.asked) == 1
+        assert len(resource.requests) == 1
 
     def test_200_is_sent_when_the_etag_differs(self, resource):
         resource.answers(JSON, headers=[*FRESH, ("ETag", '"a"')])
@@ -314,43 +314,43 @@ class TestConditions:
 class TestBeacon:
     PATH = "/eth/v2/beacon/blocks/"
 
-    def kept(self, resource, path, body, **options):
+    def is_stored(self, resource, path, body, **options):
         resource.answers(body, **options)
         resource(path=path), resource(path=path)
-        return len(resource.asked) == 1
+        return len(resource.requests) == 1
 
     @pytest.mark.parametrize("id", ["head", "finalized", "SLOT", ROOT, "genesis"])
     def test_beacon_response_is_stored_when_its_envelope_allows_it(self, resource, id):
         path = self.PATH + id.replace("SLOT", str(next(_places))) + f"?x={next(_places)}"
-        assert self.kept(resource, path, envelope())
+        assert self.is_stored(resource, path, envelope())
 
     @pytest.mark.parametrize(
         "body", [envelope(optimistic=True), b'{"data":{}}', envelope()[:-1], envelope() + b"x", b"<html>", b""]
     )
     def test_beacon_response_is_not_stored_when_its_envelope_is_optimistic_or_invalid(self, resource, body):
-        assert not self.kept(resource, f"{self.PATH}{next(_places)}", body)
+        assert not self.is_stored(resource, f"{self.PATH}{next(_places)}", body)
 
     @pytest.mark.parametrize("path", ["node/syncing", "validator/duties/proposer/1", "beacon/pool/attestations"])
     def test_state_of_the_beacon_node_is_not_stored(self, resource, path):
-        assert not self.kept(resource, f"/eth/v1/{path}", envelope())
+        assert not self.is_stored(resource, f"/eth/v1/{path}", envelope())
 
     def test_beacon_error_is_not_stored(self, resource):
-        assert not self.kept(resource, f"{self.PATH}{next(_places)}", envelope(), status=404)
+        assert not self.is_stored(resource, f"{self.PATH}{next(_places)}", envelope(), status=404)
 
     def test_key_ignores_order_of_parameters_and_includes_the_format(self, resource):
         resource.answers(envelope())
         base = f"/eth/v1/beacon/states/{next(_places)}/validators"
         resource(path=base + "?id=1&status=a"), resource(path=base + "?status=a&id=1")
-        assert len(resource.asked) == 1
+        assert len(resource.requests) == 1
         for _ in range(2):
             resource(path=base + "?id=1&status=a", headers=[("Accept", "application/octet-stream")])
-        assert len(resource.asked) == 2
+        assert len(resource.requests) == 2
 
     def test_conditions_of_the_client_are_not_forwarded(self, resource):
         resource.answers(envelope())
         path = f"{self.PATH}{next(_places)}"
         resource(path=path, headers=[("If-None-Match", '"x"'), ("If-Modified-Since", "Sun, 06 Nov 1994 08:49:37 GMT")])
-        assert resource.asked[0].all("If-None-Match") == resource.asked[0].all("If-Modified-Since") == []
+        assert resource.requests[0].all("If-None-Match") == resource.requests[0].all("If-Modified-Since") == []
 
     def test_hit_has_the_eth_headers_of_the_response(self, resource):
         resource.answers(envelope(), headers=[("Eth-Consensus-Version", "deneb")])
@@ -363,7 +363,7 @@ class TestBeacon:
         path = f"{self.PATH}{next(_places)}"
 
         def respond(request):
-            resource.asked.append(request)
+            resource.requests.append(request)
             gate.wait(20)
             return answer(envelope())
 
@@ -376,7 +376,7 @@ class TestBeacon:
         gate.set()
         for thread in threads:
             thread.join()
-        assert len(resource.asked) == 1 and {a.decoded for a in answers} == {envelope()}
+        assert len(resource.requests) == 1 and {a.decoded for a in answers} == {envelope()}
 
 
 def test_entry_is_not_refreshed_by_a_304_that_nginx_made(start_nginx, origin):
@@ -430,8 +430,8 @@ server {
         """`proxy_redirect` overwrites the node's header for each client, in its memory
         where the new value fits: a name of the same length does."""
         path = f"{path}/{field}"
-        told = {"Location": "http://node.internal/else", "Refresh": "5; url=http://node.internal/else"}[field]
-        headers = [("Cache-Control", "max-age=60"), (field, told)]
+        node_value = {"Location": "http://node.internal/else", "Refresh": "5; url=http://node.internal/else"}[field]
+        headers = [("Cache-Control", "max-age=60"), (field, node_value)]
         origin.answers(answer(b"0" * 3000, status=301, headers=headers), path)
         rewritten = not path.startswith(("/plain", "/off"))
         for _ in range(3):
@@ -442,18 +442,18 @@ server {
                     "/longer": f"https://{name}.a-long-name.test/",
                     "/as-long": f"http://{name}/",
                 }.get(path.rsplit("/", 1)[0], "http://node.internal/")
-                assert response.header(field) == told.replace("http://node.internal/", place)
+                assert response.header(field) == node_value.replace("http://node.internal/", place)
                 status = response.header("Cache-Status")
                 assert status == "sszip; fwd=miss; detail=redirect" if rewritten else "sszip;" in status
         assert len(origin.received(path)) == (9 if rewritten else 1)
 
     def test_x_accel_headers_are_not_sent_to_clients(self, nginx, origin):
-        said = [("X-Accel-Limit-Rate", "1000000"), ("X-Accel-Buffering", "yes"), ("X-Accel-Charset", "utf-8"), ("X-Pad", "x")]
-        origin.answers(answer(b"0" * 3000, headers=[("Cache-Control", "max-age=60"), *said]), "/said")
+        node_headers = [("X-Accel-Limit-Rate", "1000000"), ("X-Accel-Buffering", "yes"), ("X-Accel-Charset", "utf-8"), ("X-Pad", "x")]
+        origin.answers(answer(b"0" * 3000, headers=[("Cache-Control", "max-age=60"), *node_headers]), "/said")
         for turn in range(2):
             response = fetch(nginx.port, "/said")
             assert ("hit" in response.header("Cache-Status")) == bool(turn)
-            assert not [name for name, _ in said if response.header(name) is not None]
+            assert not [name for name, _ in node_headers if response.header(name) is not None]
 
     def test_response_in_a_coding_is_stored_only_when_the_node_was_not_sent_accept_encoding(self, nginx, origin):
         """A body in a coding that the node was sent is not readable by all clients."""

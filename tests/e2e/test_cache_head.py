@@ -38,17 +38,17 @@ def config(location="", *, http="", server="", locations="", path=PATH):
 def nginx_t(*args, **parts):
     nginx = Nginx(config(*args, **parts))
     try:
-        status, said = nginx.test()
-        return status, said, nginx.prefix, (nginx.prefix / "nginx.conf").read_text().splitlines()
+        status, output = nginx.test()
+        return status, output, nginx.prefix, (nginx.prefix / "nginx.conf").read_text().splitlines()
     finally:
         nginx.stop()
 
 
 def refused(*args, **parts):
     """The one error of `nginx -t`, and the line of the configuration that it names."""
-    status, said, prefix, lines = nginx_t(*args, **parts)
-    assert status != 0, said
-    (complaint,) = [text for text in said.splitlines() if "[emerg]" in text]
+    status, output, prefix, lines = nginx_t(*args, **parts)
+    assert status != 0, output
+    (complaint,) = [text for text in output.splitlines() if "[emerg]" in text]
     assert "sszip_cache_head" in complaint
     number = re.search(re.escape(f"{prefix}/nginx.conf") + r":(\d+)$", complaint)
     assert number, complaint
@@ -56,8 +56,8 @@ def refused(*args, **parts):
 
 
 def accepted(*args, **parts):
-    status, said, *_ = nginx_t(*args, **parts)
-    assert status == 0, said
+    status, output, *_ = nginx_t(*args, **parts)
+    assert status == 0, output
 
 
 NAMED = "sszip_cache_namespace main;"
@@ -66,7 +66,7 @@ URL = "it must be a URL"
 
 class TestWords:
     @pytest.mark.parametrize(
-        "words, given, told",
+        "words, reported, reason",
         [
             ("127.0.0.1:8545", "127.0.0.1:8545", URL),
             ("node", "node", URL),
@@ -92,10 +92,10 @@ class TestWords:
         ],
     )
     @pytest.mark.parametrize("where", ["http", "server", "location"])
-    def test_invalid_parameter_is_rejected_without_its_secret(self, where, words, given, told):
+    def test_invalid_parameter_is_rejected_without_its_secret(self, where, words, reported, reason):
         complaint, line = refused(**{"location": NAMED, where: f"{NAMED} sszip_cache_head {words};"})
-        assert f'"sszip_cache_head" directive has an invalid value "{given}": it must be' in complaint
-        assert told in complaint
+        assert f'"sszip_cache_head" directive has an invalid value "{reported}": it must be' in complaint
+        assert reason in complaint
         assert "secret" not in complaint
         assert "sszip_cache_head" in line or line.endswith('B: c";')
 
@@ -111,11 +111,11 @@ class TestWords:
     def test_certificate_file_is_rejected_without_tls(self):
         nginx = Nginx(config(f"{NAMED} sszip_cache_head {NODE} ca=@prefix@/ca.pem;"), files={"ca.pem": b"-"})
         try:
-            status, said = nginx.test()
+            status, output = nginx.test()
         finally:
             nginx.stop()
         assert status != 0
-        assert 'used with an "https://" or a "wss://" URL' in said
+        assert 'used with an "https://" or a "wss://" URL' in output
 
     @pytest.mark.parametrize(
         "first, second",
@@ -220,10 +220,10 @@ class TestStore:
     def test_head_may_precede_the_store(self):
         nginx = Nginx(config(NAMED, path="", http=f"sszip_cache_head {NODE};") + PATH)
         try:
-            status, said = nginx.test()
+            status, output = nginx.test()
         finally:
             nginx.stop()
-        assert status == 0, said
+        assert status == 0, output
 
 
 def follows(nginx):
@@ -297,7 +297,7 @@ class TestFollowing:
         yield node
         node.stop()
 
-    def tell(self, node, **command):
+    def send_command(self, node, **command):
         url = f"http://127.0.0.1:{node.port}/chain"
         request = urllib.request.Request(url, json.dumps(command).encode(), method="POST")
         with urllib.request.urlopen(request, timeout=30):
@@ -306,16 +306,16 @@ class TestFollowing:
     def test_cache_manager_follows_and_its_successor_knows_the_chain(self, start_nginx, node):
         head = f"sszip_cache_head http://127.0.0.1:{node.port} interval=100ms"
         nginx = start_nginx(config(NAMED, http=f"{head};"))
-        said = nginx.error_log
-        nginx.wait_for(lambda: "sszip: main: follows the chain: head 200, final" in said(), "the chain")
+        read_log = nginx.error_log
+        nginx.wait_for(lambda: "sszip: main: follows the chain: head 200, final" in read_log(), "the chain")
         nginx.write(config(NAMED, http=f"{head} finality=depth:12;"))
         nginx.reload()
-        nginx.wait_for(lambda: "main: follows the chain: head 200, final 188" in said(), "the depth")
-        self.tell(node, syncing=True)
-        nginx.wait_for(lambda: "main: the node is syncing" in said(), "its syncing")
+        nginx.wait_for(lambda: "main: follows the chain: head 200, final 188" in read_log(), "the depth")
+        self.send_command(node, syncing=True)
+        nginx.wait_for(lambda: "main: the node is syncing" in read_log(), "its syncing")
         # the chain's identity is in the store
-        self.tell(node, replace={"seed": 5, "chain_id": 7})
-        nginx.wait_for(lambda: "main: the node has another chain (chain 7" in said(), "the other chain")
+        self.send_command(node, replace={"seed": 5, "chain_id": 7})
+        nginx.wait_for(lambda: "main: the node has another chain (chain 7" in read_log(), "the other chain")
         nginx.reload()
-        nginx.wait_for(lambda: said().count("main: the node has another chain (chain 7") == 2, "it again")
-        assert "[alert]" not in said()
+        nginx.wait_for(lambda: read_log().count("main: the node has another chain (chain 7") == 2, "it again")
+        assert "[alert]" not in read_log()

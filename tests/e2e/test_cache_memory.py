@@ -23,7 +23,7 @@ server {
 """
 MEMORY = 8 << 10  # KiB
 # about 20 KB each when compressed: 60 MB in all
-ASKED = 3000
+REQUESTS = 3000
 
 
 def block(number):
@@ -47,14 +47,14 @@ def test_memory_of_the_hot_tier_is_limited(nginx, origin):
     for number in range(50):
         send(nginx, number)
     before = resident(nginx.workers()[0])
-    for number in range(ASKED):
+    for number in range(REQUESTS):
         send(nginx, number)
     grown = resident(nginx.workers()[0]) - before
     assert grown < 2 * MEMORY * SLACK, f"{grown} KiB"
     # the newest entries are there, and no more than fit
-    assert send(nginx, ASKED - 1).startswith("sszip; hit")
-    kept = sum(send(nginx, number).startswith("sszip; hit") for number in range(0, ASKED, 30))
-    assert 0 < kept < 50
+    assert send(nginx, REQUESTS - 1).startswith("sszip; hit")
+    hits = sum(send(nginx, number).startswith("sszip; hit") for number in range(0, REQUESTS, 30))
+    assert 0 < hits < 50
 
 
 def test_popular_entries_stay_when_many_others_are_requested_once(nginx, origin):
@@ -67,5 +67,5 @@ def test_popular_entries_stay_when_many_others_are_requested_once(nginx, origin)
             send(nginx, number)
     for number in range(2 * 10**6, 2 * 10**6 + 1000):
         send(nginx, number)
-    kept = sum(send(nginx, number).startswith("sszip; hit") for number in wanted)
-    assert kept > len(wanted) // 2
+    hits = sum(send(nginx, number).startswith("sszip; hit") for number in wanted)
+    assert hits > len(wanted) // 2

@@ -133,10 +133,10 @@ def test_method_rows_of_the_operator_have_the_classes_of_built_in_methods():
         assert {stand.class_of(body) for body in final} == {"immutable"}
         assert {stand.class_of(body) for body in young} == {"unfinalized"}
         assert {stand.class_of(body) for body in THEIR_TIP} <= {"tip", "nothing"}
-        asked = stand.chain.count("acme_blockAt")
+        requests_before = stand.chain.count("acme_blockAt")
         for body in (final[0], young[0]):
             assert hit(stand.ask(body)), body
-        assert stand.chain.count("acme_blockAt") == asked
+        assert stand.chain.count("acme_blockAt") == requests_before
         assert client.fetch(stand.nginx.port, "/purge?method=acme_blockAt", method="POST").status == 200
         assert not hit(stand.ask(final[0]))
         assert hit(stand.ask(final[1]))
@@ -153,17 +153,17 @@ def test_final_entries_stay_and_others_are_removed_with_their_block():
             assert hit(stand.ask(body)), body
         assert {stand.class_of(body) for body in final} == {"immutable"}
         assert {stand.class_of(body) for body in young} == {"unfinalized"}
-        asked = stand.chain.count()
+        requests_before = stand.chain.count()
         # the depth of a reorganisation, and the length of the new branch
         for depth, length in [(1, 1), (2, 3), (3, 1), (40, 45)]:
             stand.change({"extend": 3}, {"reorg": {"depth": 3 + depth, "length": 3 + length}})
             stand.assert_right_results(young)
-        assert stand.chain.count() > asked
-        asked = stand.chain.count("eth_getBlockByNumber"), stand.chain.count("eth_getTransactionReceipt")
+        assert stand.chain.count() > requests_before
+        requests_before = stand.chain.count("eth_getBlockByNumber"), stand.chain.count("eth_getTransactionReceipt")
         for body in final:
             assert hit(stand.ask(body)), body
         # the follower requests blocks, and no client does
-        assert stand.chain.count("eth_getTransactionReceipt") == asked[1]
+        assert stand.chain.count("eth_getTransactionReceipt") == requests_before[1]
 
 
 @pytest.mark.parametrize(("depth", "by"), [(1, 0), (1, 1), (2, -1), (2, 0), (2, 1), (7, -1), (7, 0), (7, 1)])
@@ -209,10 +209,10 @@ def test_orphaned_block_is_a_hit_by_its_hash():
         ]
         canonical = [call("eth_getBalance", f'[{ADDRESS},{{"blockHash":"{hash}","requireCanonical":true}}]')]
         stand.assert_right_results(anywhere + canonical)
-        asked = stand.chain.count("eth_getBlockReceipts")
+        requests_before = stand.chain.count("eth_getBlockReceipts")
         stand.change({"reorg": {"depth": 2, "length": 2}})
         stand.assert_right_results(anywhere + canonical)
-        assert stand.chain.count("eth_getBlockReceipts") == asked
+        assert stand.chain.count("eth_getBlockReceipts") == requests_before
 
 
 def test_response_of_before_a_reorg_is_not_stored():
@@ -220,10 +220,10 @@ def test_response_of_before_a_reorg_is_not_stored():
         method = "eth_getBlockReceipts"
         body = call(method, '["0xc8"]')
         stand.hold(method)
-        asked = stand.chain.count(method)
+        requests_before = stand.chain.count(method)
         with stand.nginx.connect() as slow:
             slow.send(request_bytes("/", method="POST", body=body, headers=[("Content-Type", "application/json")]))
-            stand.nginx.wait_for(lambda: stand.chain.count(method) > asked, "the node to be asked")
+            stand.nginx.wait_for(lambda: stand.chain.count(method) > requests_before, "the node to be asked")
             (old,) = stand.chain.honest(body)
             # a purge would have the late response refused
             stand.change({"reorg": {"depth": 3, "length": 4}}, wait_for_workers=False)
@@ -338,8 +338,8 @@ def test_cache_is_not_used_while_the_node_has_the_wrong_chain(restarted):
             assert not any(hit(stand.ask(body)) for body in bodies)
 
         def lines():
-            said = stand.nginx.error_log().splitlines()
-            return [line for line in said if "[error]" in line and "another chain" in line]
+            log = stand.nginx.error_log().splitlines()
+            return [line for line in log if "[error]" in line and "another chain" in line]
 
         # the owner's log is written once a second
         stand.nginx.wait_for(lines, "a line in the log")

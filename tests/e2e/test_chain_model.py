@@ -32,26 +32,26 @@ class Model:
 
     def __init__(self, chain):
         self.chain = chain
-        self.said = {}
+        self.histories = {}
 
     def now(self, questions):
         """Queries the honest node."""
         at = time.monotonic()
         for question, answer in zip(questions, self.chain.honest(*questions), strict=True):
-            history = self.said.setdefault(question, [])
+            history = self.histories.setdefault(question, [])
             if history and history[-1][1] == answer:
                 history[-1][2] = at
             else:
                 history.append([at, answer, at])
 
-    def judge(self, question, answer, asked):
-        history = self.said[question]
+    def judge(self, question, answer, sent_at):
+        history = self.histories[question]
         # a result is true until the next entry begins
-        for (_, said, _), following in zip(history, [*history[1:], None], strict=True):
+        for (_, result, _), following in zip(history, [*history[1:], None], strict=True):
             until = following[0] if following else float("inf")
-            if said == answer and until >= asked - MOMENT:
+            if result == answer and until >= sent_at - MOMENT:
                 return
-        raise AssertionError(f"{question}: {answer}, and of {asked} there is {history}")
+        raise AssertionError(f"{question}: {answer}, and of {sent_at} there is {history}")
 
 
 class Run:
@@ -79,7 +79,7 @@ class Run:
         if not self.questions:
             self.wonder()
         chosen = self.dice.sample(self.questions, min(len(self.questions), self.dice.choice([1, 1, 1, 5])))
-        self.ask(list(dict.fromkeys(chosen)))
+        self.send_calls(list(dict.fromkeys(chosen)))
 
     def check_all_calls(self):
         """Sends all calls when the owner must know the head."""
@@ -88,9 +88,9 @@ class Run:
         for question in dict.fromkeys(self.questions):
             while True:
                 (honest,) = self.chain.honest(question)
-                if (said := self.stand.result(question)) == honest:
+                if (result := self.stand.result(question)) == honest:
                     break
-                assert time.monotonic() < until, f"{question}: {said}, and it is {honest}"
+                assert time.monotonic() < until, f"{question}: {result}, and it is {honest}"
                 time.sleep(0.02)
 
     def head_of_owner(self):
@@ -99,19 +99,19 @@ class Run:
         except (OSError, http.client.HTTPException):
             return None
 
-    def ask(self, chosen):
+    def send_calls(self, chosen):
         # the results that are true now, and after
         self.model.now(chosen)
-        asked = time.monotonic()
+        sent_at = time.monotonic()
         bodies = [question.replace(b'"id":1', b'"id":%d' % id, 1) for id, question in enumerate(chosen)]
         body = b"[" + b",".join(bodies) + b"]" if len(bodies) > 1 else bodies[0]
         response = self.stand.ask(body, self.dice.choice(["gzip", "identity"]))
         self.model.now(chosen)
-        said = json.loads(response.decoded)
-        said = said if isinstance(said, list) else [said]
-        assert [one["id"] for one in said] == list(range(len(chosen)))
-        for question, one in zip(chosen, said, strict=True):
-            self.model.judge(question, one.get("result", one.get("error")), asked)
+        messages = json.loads(response.decoded)
+        messages = messages if isinstance(messages, list) else [messages]
+        assert [one["id"] for one in messages] == list(range(len(chosen)))
+        for question, one in zip(chosen, messages, strict=True):
+            self.model.judge(question, one.get("result", one.get("error")), sent_at)
         self.asked += 1
         self.hits += "; hit" in (response.header("Cache-Status") or "")
 

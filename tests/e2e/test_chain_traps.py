@@ -152,7 +152,7 @@ def test_followers_of_before_a_new_head_share_the_response_of_their_leader():
         assert hit(stand.ask(number))
         stand.hold(method)
         (before,) = stand.chain.honest(body)
-        asked = stand.chain.count(method)
+        requests_before = stand.chain.count(method)
         answers = {"before": [], "after": []}
 
         def send(when):
@@ -174,7 +174,7 @@ def test_followers_of_before_a_new_head_share_the_response_of_their_leader():
             thread.join()
         assert answers["after"] == [after], (before, after)
         assert answers["before"] == [before] * 20
-        assert stand.chain.count(method) - asked == 2
+        assert stand.chain.count(method) - requests_before == 2
 
 
 def test_responses_of_another_branch_are_detected_by_their_hashes():
@@ -246,11 +246,11 @@ def test_cut_range_of_a_lagging_node_is_final_only_when_repeated_after_the_delay
             # a log of its last block proves that the node has that block
             assert stand.class_of(whole) == "immutable"
             if delay == "1h":
-                asked = stand.chain.count("eth_getLogs")
+                requests_before = stand.chain.count("eth_getLogs")
 
                 def is_repeated():
                     stand.assert_right_results([sparse])
-                    return stand.chain.count("eth_getLogs") >= asked + 3
+                    return stand.chain.count("eth_getLogs") >= requests_before + 3
 
                 stand.nginx.wait_for(is_repeated, "the node to repeat it")
                 assert stand.class_of(sparse) == "unfinalized"

@@ -156,11 +156,11 @@ def test_submissions_of_lodestar_reach_the_node_as_json(origin, specified, lodes
     for job, got in zip(jobs, lodestar(jobs), strict=True):
         assert got == {"status": 200, "ok": True}, (job["call"], got)
     for path, *_, type_ in POSTS:
-        (asked,) = origin.received(path)
-        assert asked.header("Content-Type") == "application/json"
-        assert asked.header("Eth-Consensus-Version") == FORK
+        (submission,) = origin.received(path)
+        assert submission.header("Content-Type") == "application/json"
+        assert submission.header("Eth-Consensus-Version") == FORK
         # Lodestar's JSON has addresses in the notation of EIP-55
-        assert json.loads(asked.body.lower()) == specified[type_]["data"]
+        assert json.loads(submission.body.lower()) == specified[type_]["data"]
 
 
 def test_lodestar_gets_the_error_of_the_node(origin, lodestar):
@@ -223,8 +223,8 @@ def test_submissions_of_a_python_client_reach_the_node_as_json(origin, specified
         jobs.append({"path": path, "type": type_, "ssz": value["ssz"], "json": value["data"]})
     assert python(jobs) == [{"status": 200, "tries": 1}] * len(jobs)
     for path, type_ in MORE_POSTS:
-        (asked,) = origin.received(path)
-        assert json.loads(asked.body) == specified[type_]["data"]
+        (submission,) = origin.received(path)
+        assert json.loads(submission.body) == specified[type_]["data"]
 
 
 def test_python_client_gets_the_error_of_the_node(origin, specified, python):
@@ -271,8 +271,8 @@ def test_go_client_decodes_values_of_the_node_and_of_the_cache(origin, values_by
         value = values_by_fork[GO_FORK, type_]
         origin.answers(enveloped(value), path)
         jobs.append({"call": call, "id": "11"})
-        said = {"ssz": value["ssz"]}
-        expected.append(said if call == "blobs" else {"version": GO_FORK, **said})
+        decoded = {"ssz": value["ssz"]}
+        expected.append(decoded if call == "blobs" else {"version": GO_FORK, **decoded})
     for _ in range(2):
         for job, got, wanted in zip(jobs, go(jobs), expected, strict=True):
             assert got == wanted, (job, got.get("error"))
@@ -286,6 +286,6 @@ def test_go_client_publishes_and_gets_the_error_of_the_node(origin, values_by_fo
     origin.answers(answer(b'{"code":404,"message":"block not found"}', status=404), missing)
     published, got = go([{"call": "publish", "json": value["data"]}, {"call": "block", "id": "404"}])
     assert published == {}
-    (asked,) = origin.received("/eth/v1/beacon/blocks")
-    assert json.loads(asked.body.lower()) == value["data"]
+    (submission,) = origin.received("/eth/v1/beacon/blocks")
+    assert json.loads(submission.body.lower()) == value["data"]
     assert got["status"] == 404 and "block not found" in got["error"]

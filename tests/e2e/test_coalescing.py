@@ -44,7 +44,7 @@ class SlowNode(Node):
 
     def __init__(self, results):
         super().__init__(results)
-        self.all_have_asked = threading.Event()
+        self.all_sent = threading.Event()
         self.turns = []
         self._ended = 0
         self._turns = threading.Lock()
@@ -53,7 +53,7 @@ class SlowNode(Node):
         with self._turns:
             turn = self._ended + 1
             self.turns.append(turn)
-        self.all_have_asked.wait(20)
+        self.all_sent.wait(20)
         time.sleep(NODE)
         answer = super().__call__(request)
         with self._turns:
@@ -99,7 +99,7 @@ def send_coalesced(nginx, node, path, calls):
     nginx.wait_for(
         lambda: len(node.turns) - before + waiting_requests(nginx) == len(calls), "all clients' requests"
     )
-    node.all_have_asked.set()
+    node.all_sent.set()
     for thread in threads:
         thread.join()
     return answers
@@ -110,8 +110,8 @@ def test_coalesced_batches_reach_the_node_once(run, origin):
     origin.answers(node)
     batch = b"[" + call("eth_gasPrice", id="1") + b"," + call("eth_getTransactionReceipt", f"[{HASH}]", "2") + b"]"
     for answer in send_coalesced(run, node, "/batches", [batch] * CLIENTS):
-        said = {one["id"]: one["result"] for one in json.loads(answer.decoded)}
-        assert said == {1: "0x7", 2: None}
+        results = {one["id"]: one["result"] for one in json.loads(answer.decoded)}
+        assert results == {1: "0x7", 2: None}
     # batches take no leases: each process sends its own request
     assert len(node.turns) <= run.most
     assert max(node.turns) <= 2
@@ -124,12 +124,12 @@ def test_coalesced_calls_reach_the_node_once_when_the_response_is_not_stored(run
     origin.answers(node)
     calls = [call(method, params, str(n)) for n in range(CLIENTS)]
     for n, answer in enumerate(send_coalesced(run, node, path, calls)):
-        said = json.loads(answer.decoded)
-        assert said["id"] == n
+        message = json.loads(answer.decoded)
+        assert message["id"] == n
         if method == "eth_call":
             assert answer.decoded == b'{"jsonrpc":"2.0","id":%d,"error":%b}%b' % (n, REVERT, b"\n")
         else:
-            assert said["result"] is None
+            assert message["result"] is None
     assert node.count() <= run.most
     assert max(node.turns) <= 2
 
@@ -141,6 +141,6 @@ def test_coalesced_calls_reach_the_node_once_when_the_response_varies(run, origi
     origin.answers(node)
     calls = [call("eth_getBlockByHash", f"[{HASH},false]", str(n)) for n in range(CLIENTS)]
     for n, answer in enumerate(send_coalesced(run, node, "/varies", calls)):
-        said = json.loads(answer.decoded)
-        assert (said["id"], said["result"]["number"]) == (n, "0x7")
+        message = json.loads(answer.decoded)
+        assert (message["id"], message["result"]["number"]) == (n, "0x7")
     assert node.count() <= run.most - 1

@@ -49,10 +49,10 @@ def read(results):
 
 @WHOLE_RUN
 def test_sections_have_a_sample_of_every_server(results):
-    told = read(results)
-    assert set(told["sections"]) == {"mix", "batch", "cold-30", "cold-246", "stampede", "witness", "head"}
-    assert told["rates"] == []
-    for name, section in told["sections"].items():
+    summary = read(results)
+    assert set(summary["sections"]) == {"mix", "batch", "cold-30", "cold-246", "stampede", "witness", "head"}
+    assert summary["rates"] == []
+    for name, section in summary["sections"].items():
         assert {one["row"] for one in section["samples"]} == set(ROWS), name
         for one in section["samples"]:
             assert "failed" not in one, (name, one)
@@ -111,7 +111,7 @@ class Liar(http.server.BaseHTTPRequestHandler):
     """A node, or a cache that sends the first caller's response to all callers."""
 
     protocol_version = "HTTP/1.1"
-    lies, kept, prefix = False, {}, ""
+    lies, answers, prefix = False, {}, ""
 
     def do_POST(self):
         assert self.path == (self.prefix or "/")
@@ -119,7 +119,7 @@ class Liar(http.server.BaseHTTPRequestHandler):
         single = call[0] if isinstance(call, list) else call
         key = json.dumps([single["method"], single.get("params")])
         answer = [self.answer(one) for one in call] if isinstance(call, list) else self.answer(call)
-        self.send(self.kept.setdefault(key, answer) if self.lies else answer)
+        self.send(self.answers.setdefault(key, answer) if self.lies else answer)
 
     def do_GET(self):
         self.send({})
@@ -166,7 +166,7 @@ def serving():
 
 def test_wrong_responses_of_an_external_server_are_reported(serving, tmp_path):
     honest = serving(Liar)
-    liar = serving(type("Lies", (Liar,), {"lies": True, "kept": {}}))
+    liar = serving(type("Lies", (Liar,), {"lies": True, "answers": {}}))
     done = run("--tiny", "--targets", f"honest={honest},liar={liar}", "--node", honest,
                "--only", "single", "--out", tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -186,7 +186,7 @@ def test_external_server_is_measured_over_tls_below_a_path(serving, tmp_path):
                     "-subj", "/CN=node", *files], check=True, capture_output=True)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(chain, key)
-    handler = type("AtPath", (Liar,), {"kept": {}, "prefix": "/v3/KEY"})
+    handler = type("AtPath", (Liar,), {"answers": {}, "prefix": "/v3/KEY"})
     url = serving(handler, tls) + "/v3/KEY"
     arguments = ["--tiny", "--targets", f"node={url}", "--node", url, "--only", "single", "--out", tmp_path,
                  "--seconds", "1", "--connections", "2"]
@@ -196,7 +196,7 @@ def test_external_server_is_measured_over_tls_below_a_path(serving, tmp_path):
     assert section["verified"]["node"]["wrong"] == 0 and section["samples"][0]["requests"] > 0
 
 
-@pytest.mark.parametrize("arguments, said", [
+@pytest.mark.parametrize("arguments, message", [
     (["--targets", "x"], "'x' is not NAME=URL"),
     (["--targets", "a=ftp://127.0.0.1:1"], "'ftp://127.0.0.1:1' is not http[s]://HOST"),
     (["--targets", "a=http://x:y"], "'http://x:y' is not http[s]://HOST"),
@@ -205,9 +205,9 @@ def test_external_server_is_measured_over_tls_below_a_path(serving, tmp_path):
     (["--only", "everything"], "invalid choice: 'everything'"),
     (["--node", "http://127.0.0.1:1"], "--node is for --targets"),
 ])
-def test_invalid_arguments_are_reported(arguments, said):
+def test_invalid_arguments_are_reported(arguments, message):
     done = run(*arguments)
-    assert done.returncode != 0 and said in done.stderr
+    assert done.returncode != 0 and message in done.stderr
 
 
 def test_hit_model_returns_plausible_shares():

@@ -123,12 +123,12 @@ def test_compressed_submission_is_decoded_and_transcoded(nginx, origin, coder, p
         origin.requests.clear()
         response = post(nginx, "port", place + REGISTRATIONS, code(body), OCTETS, coding=coding, framing=framing)
         assert response.status == 200
-        (asked,) = origin.received(REGISTRATIONS)
-        pubkeys = [one["message"]["pubkey"] for one in json.loads(asked.body)]
+        (request,) = origin.received(REGISTRATIONS)
+        pubkeys = [one["message"]["pubkey"] for one in json.loads(request.body)]
         assert pubkeys == ["0x" + body[at + 36 : at + 84].hex() for at in range(0, len(body), 180)]
-        assert asked.header("Content-Type") == "application/json"
-        assert asked.header("Content-Length") == str(len(asked.body))
-        assert asked.all("Content-Encoding") == asked.all("Transfer-Encoding") == []
+        assert request.header("Content-Type") == "application/json"
+        assert request.header("Content-Length") == str(len(request.body))
+        assert request.all("Content-Encoding") == request.all("Transfer-Encoding") == []
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
@@ -142,11 +142,11 @@ def test_compressed_request_is_decoded_when_configured(nginx, origin, coder, pla
         version = ("Eth-Consensus-Version", "electra")
         response = post(nginx, "port_decoded", place + blocks, code(body), kind, version, coding=coding, framing=framing)
         assert response.status == 200
-        (asked,) = origin.received(blocks)
-        assert asked.body == body
-        assert (asked.header("Content-Type"), asked.header("Content-Length")) == (kind[1], str(len(body)))
-        assert asked.header("Eth-Consensus-Version") == "electra"
-        assert asked.all("Content-Encoding") == asked.all("Transfer-Encoding") == []
+        (request,) = origin.received(blocks)
+        assert request.body == body
+        assert (request.header("Content-Type"), request.header("Content-Length")) == (kind[1], str(len(body)))
+        assert request.header("Eth-Consensus-Version") == "electra"
+        assert request.all("Content-Encoding") == request.all("Transfer-Encoding") == []
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
@@ -161,8 +161,8 @@ def test_result_of_a_compressed_call_is_transcoded_to_ssz(nginx, origin, coder, 
     octets = ("Accept", "application/octet-stream")
     response = post(nginx, "port", place + "/", coded, JSON, octets, coding=coding, framing=framing)
     assert (response.header("Sszip-Type"), response.body) == ("ByteString;v=1", bytes.fromhex("60016002"))
-    (asked,) = origin.received()
-    assert (asked.body, asked.header("Content-Encoding")) == (coded, coding)
+    (request,) = origin.received()
+    assert (request.body, request.header("Content-Encoding")) == (coded, coding)
     if place == "/cached":
         again = post(nginx, "port", place + "/", coded, JSON, octets, coding=coding, framing=framing)
         assert (again.header("Sszip-Type"), again.body) == ("ByteString;v=1", bytes.fromhex("60016002"))
@@ -170,7 +170,7 @@ def test_result_of_a_compressed_call_is_transcoded_to_ssz(nginx, origin, coder, 
 
 
 SOUND = gzip.compress(SOME)
-AS_THEY_CAME = {
+UNDECODABLE_GZIP = {
     "garbage after it": SOUND + b"x",
     "cut": SOUND[:-1],
     "cut in the middle": SOUND[: len(SOUND) // 2],
@@ -179,7 +179,7 @@ AS_THEY_CAME = {
     "empty": b"",
 }
 SOUND_ZSTD = zstd.compress(b"a" * 18_000)
-AS_THEY_CAME_ZSTD = {
+UNDECODABLE_ZSTD = {
     "garbage after it": SOUND_ZSTD + b"x",
     "cut": SOUND_ZSTD[:-1],
     "not coded": SOME,
@@ -190,15 +190,15 @@ AS_THEY_CAME_ZSTD = {
 
 @pytest.mark.parametrize("port", ["port", "port_decoded"])
 @pytest.mark.parametrize(
-    ("coding", "what"),
-    [*(("gzip", what) for what in AS_THEY_CAME), *(("zstd", what) for what in AS_THEY_CAME_ZSTD)],
+    ("coding", "defect"),
+    [*(("gzip", defect) for defect in UNDECODABLE_GZIP), *(("zstd", defect) for defect in UNDECODABLE_ZSTD)],
 )
-def test_undecodable_request_is_forwarded_unchanged(nginx, origin, coding, what, port):
-    body = {"gzip": AS_THEY_CAME, "zstd": AS_THEY_CAME_ZSTD}[coding][what]
+def test_undecodable_request_is_forwarded_unchanged(nginx, origin, coding, defect, port):
+    body = {"gzip": UNDECODABLE_GZIP, "zstd": UNDECODABLE_ZSTD}[coding][defect]
     assert post(nginx, port, REGISTRATIONS, body, OCTETS, coding=coding).status == 200
-    (asked,) = origin.received(REGISTRATIONS)
-    assert (asked.body, asked.header("Content-Encoding")) == (body, coding)
-    assert asked.header("Content-Type") == "application/octet-stream"
+    (request,) = origin.received(REGISTRATIONS)
+    assert (request.body, request.header("Content-Encoding")) == (body, coding)
+    assert request.header("Content-Type") == "application/octet-stream"
 
 
 def test_request_of_several_gzip_members_is_decoded_as_one_body(nginx, origin):
@@ -206,8 +206,8 @@ def test_request_of_several_gzip_members_is_decoded_as_one_body(nginx, origin):
         origin.requests.clear()
         body = code(SOME[:200]) + code(b"") + code(SOME[200:])
         assert post(nginx, "port", REGISTRATIONS, body, OCTETS, coding=coding).status == 200
-        (asked,) = origin.received(REGISTRATIONS)
-        assert len(json.loads(asked.body)) == 100
+        (request,) = origin.received(REGISTRATIONS)
+        assert len(json.loads(request.body)) == 100
 
 
 def test_error_about_a_compressed_submission_describes_the_decoded_body(nginx, origin):
@@ -225,8 +225,8 @@ def test_decompression_bomb_is_forwarded_unchanged(nginx, origin, headers, codin
     bomb = code(bytes(40 << 20))
     for _ in range(5):
         assert post(nginx, "port_small", REGISTRATIONS, bomb, *headers, coding=coding).status == 200
-    asked = origin.received(REGISTRATIONS)
-    assert [(one.body, one.header("Content-Encoding")) for one in asked] == [(bomb, coding)] * 5
+    requests = origin.received(REGISTRATIONS)
+    assert [(one.body, one.header("Content-Encoding")) for one in requests] == [(bomb, coding)] * 5
     origin.requests.clear()
     for _ in range(100):
         assert post(nginx, "port_small", REGISTRATIONS, SOUND, OCTETS).status == 200
@@ -235,8 +235,8 @@ def test_decompression_bomb_is_forwarded_unchanged(nginx, origin, headers, codin
 
 def test_compressed_request_is_forwarded_unchanged_when_decoding_is_off(nginx, origin):
     assert post(nginx, "port_off", REGISTRATIONS, SOUND, OCTETS).status == 200
-    (asked,) = origin.received(REGISTRATIONS)
-    assert (asked.body, asked.header("Content-Encoding")) == (SOUND, "gzip")
+    (request,) = origin.received(REGISTRATIONS)
+    assert (request.body, request.header("Content-Encoding")) == (SOUND, "gzip")
 
 
 def test_requests_are_decoded_after_the_node_rejected_a_coding(nginx, origin):
@@ -255,8 +255,8 @@ def test_requests_are_decoded_after_the_node_rejected_a_coding(nginx, origin):
     for kind, body in ((OCTETS, SOME), (JSON, b"[]")):
         assert post(nginx, "port_auto", REGISTRATIONS, gzip.compress(body), kind).status == 200
         # no request is sent twice
-        (asked,) = origin.requests
-        assert (asked.body, asked.header("Content-Type")) == (body, kind[1])
+        (forwarded,) = origin.requests
+        assert (forwarded.body, forwarded.header("Content-Type")) == (body, kind[1])
         origin.requests.clear()
 
 
@@ -286,5 +286,5 @@ def test_request_reaches_the_node_whole_and_once_when_its_client_aborts(nginx, o
             nginx.reload()
     assert post(nginx, "port", REGISTRATIONS, gzip.compress(b"a" * 180), OCTETS).status == 200
     time.sleep(0.3)
-    lengths = [len(json.loads(asked.body)) for asked in origin.received(REGISTRATIONS)]
+    lengths = [len(json.loads(request.body)) for request in origin.received(REGISTRATIONS)]
     assert lengths.count(1) == 1 and set(lengths) <= {1, 20_000} and len(lengths) <= 11

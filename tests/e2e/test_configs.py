@@ -116,8 +116,8 @@ def beacon(origin, replay):
     def pass_on(request):
         fields = [(name, value) for name in ("Accept", "Content-Type") if (value := request.header(name))]
         got = client.fetch(replay.port, request.target, method=request.method, headers=fields)
-        kept = [(name, value) for name in ("Eth-Consensus-Version", "Vary") if (value := got.header(name))]
-        return answer(got.body, status=got.status, type=got.header("Content-Type"), headers=[*kept, ("Cache-Control", "max-age=5")])
+        passed_headers = [(name, value) for name in ("Eth-Consensus-Version", "Vary") if (value := got.header(name))]
+        return answer(got.body, status=got.status, type=got.header("Content-Type"), headers=[*passed_headers, ("Cache-Control", "max-age=5")])
 
     origin.answers(pass_on)
     return origin
@@ -129,10 +129,10 @@ def beacon(origin, replay):
 def test_sites_are_valid_together_in_one_configuration(signed):
     ports = {port: free_port() for port in (8545, 8546, 8551, 8645, 5052, 9000)}
     both = CopiedConfig(signed, *SITES, nodes=ports, files=FILES)
-    status, said = both.nginx.test()
+    status, output = both.nginx.test()
     both.stop()
-    assert status == 0, said
-    assert "[warn]" not in said, said
+    assert status == 0, output
+    assert "[warn]" not in output, output
 
 
 def test_sszip_conf_serves_hits_purges_and_logs(session_origin, origin, node, sockets):
@@ -142,7 +142,7 @@ def test_sszip_conf_serves_hits_purges_and_logs(session_origin, origin, node, so
     frame = (nginx.prefix / "nginx.conf").read_text()
     main, http = frame.split("events {")[0], frame.split("http {")[1].split("log_format")[0]
     temporary = "".join(line + "\n" for line in frame.splitlines() if "_temp_path" in line)
-    for said, own in {
+    for published, own in {
         "load_module modules/ngx_http_sszip_module.so;": main,
         "worker_processes auto;": "",
         "http {": "http {" + http + temporary,
@@ -151,8 +151,8 @@ def test_sszip_conf_serves_hits_purges_and_logs(session_origin, origin, node, so
         "/var/cache/nginx/sszip": f"{nginx.prefix}/cache",
         "/var/log/nginx/sszip.log": f"{nginx.prefix}/sszip.log",
     }.items():
-        assert said in text
-        text = text.replace(said, own)
+        assert published in text
+        text = text.replace(published, own)
     (nginx.prefix / "nginx.conf").write_text(text)
     nginx.start()
     try:
@@ -171,7 +171,7 @@ def test_sszip_conf_serves_hits_purges_and_logs(session_origin, origin, node, so
 
 
 def test_rpc_site_serves_hits_under_any_id_over_http2(serving, node):
-    said = []
+    hits = []
     for id in ("1", '"two"'):
         command = ["curl", "-sk", "--http2", "--compressed", "-D", "-", "-d", call("eth_getBlockByHash", '["0x%s",true]' % ("ab" * 32), id)]
         address = ["--connect-to", f"::127.0.0.1:{serving.tls}", "-H", "Content-Type: application/json", "https://rpc.example.org/"]
@@ -179,8 +179,8 @@ def test_rpc_site_serves_hits_under_any_id_over_http2(serving, node):
         top, _, body = done.stdout.partition(b"\r\n\r\n")
         assert top.startswith(b"HTTP/2 200") and b"content-encoding: gzip" in top and b"content-length: " in top
         assert json.loads(body)["id"] == json.loads(id)
-        said.append(b"cache-status: sszip; hit" in top)
-    assert said == [False, True] and node.count() == 1
+        hits.append(b"cache-status: sszip; hit" in top)
+    assert hits == [False, True] and node.count() == 1
 
 
 def test_rpc_site_shares_entries_between_web_origins(serving, origin):
@@ -191,8 +191,8 @@ def test_rpc_site_shares_entries_between_web_origins(serving, origin):
     assert all(one.all("Access-Control-Allow-Origin") == ["*"] for one in got)
     assert all("Cache-Status" in one.header("Access-Control-Expose-Headers") for one in got)
     before = len(origin.received())
-    asked = [("Origin", "https://a.test"), ("Access-Control-Request-Method", "POST"), ("Access-Control-Request-Headers", "content-type")]
-    preflight = serving.ask("rpc", method="OPTIONS", headers=asked)
+    preflight_headers = [("Origin", "https://a.test"), ("Access-Control-Request-Method", "POST"), ("Access-Control-Request-Headers", "content-type")]
+    preflight = serving.ask("rpc", method="OPTIONS", headers=preflight_headers)
     assert preflight.status == 204 and preflight.all("Access-Control-Allow-Origin") == ["*"]
     assert "POST" in preflight.header("Access-Control-Allow-Methods") and "Content-Type" in preflight.header("Access-Control-Allow-Headers")
     assert len(origin.received()) == before
@@ -278,9 +278,9 @@ def test_auth_service_is_required_for_hits(serving, node, origin, judge):
     for headers in ([], [("Authorization", "Bearer other")]):
         got = serving.ask("asked", "/x", body=BLOCK, headers=headers)
         assert got.status == 401 and not is_hit(got)
-    asked = judge.received()
-    assert len(asked) == 4
-    assert all(it.body == b"" and it.header("X-Original-URI") == "/x" and it.header("Content-Length") is None for it in asked)
+    auth_requests = judge.received()
+    assert len(auth_requests) == 4
+    assert all(it.body == b"" and it.header("X-Original-URI") == "/x" and it.header("Content-Length") is None for it in auth_requests)
     (request,) = origin.received()
     assert request.body == BLOCK and request.header("Authorization") is None and request.header("Cookie") is None
 
@@ -316,8 +316,8 @@ def test_beacon_site_streams_events_without_delay(serving, origin):
     first, second = chunked([b"event: head\ndata: 1\n\n", b"event: head\ndata: 2\n\n"], last=False)
     origin.answers([head(200, fields), first, WaitFor(seen), second, *chunked([])], path="/eth/v1/events")
     with serving.connect("beacon") as connection:
-        asked = [("Accept", "text/event-stream")]
-        connection.send(client.request_bytes("/eth/v1/events?topics=head", headers=asked, host="beacon.example.org"))
+        request_headers = [("Accept", "text/event-stream")]
+        connection.send(client.request_bytes("/eth/v1/events?topics=head", headers=request_headers, host="beacon.example.org"))
         got = connection.read_head()
         assert got.status == 200 and got.header("Content-Type") == "text/event-stream"
         assert b"data: 1" in chunk(connection)
@@ -341,9 +341,9 @@ def test_engine_site_serves_witnesses_at_a_socket(serving, origin, cache_directo
         assert got.getheader("Sszip-Type") == "PayloadStatusWithWitness;v=1"
         connection.close()
     # each request reaches the node, with its token
-    asked = origin.received()
-    assert [request.header("Authorization") for request in asked] == ["Bearer a.b.c"] * 2
-    assert all(json.loads(request.body)["method"] == "engine_newPayloadWithWitnessV4" for request in asked)
+    requests = origin.received()
+    assert [request.header("Authorization") for request in requests] == ["Bearer a.b.c"] * 2
+    assert all(json.loads(request.body)["method"] == "engine_newPayloadWithWitnessV4" for request in requests)
 
 
 # chains
@@ -385,8 +385,8 @@ def test_chains_site_follows_the_head_of_each_chain(chains, path, other):
         return int(json.loads(got.decoded)["result"], 16), is_hit(got)
 
     def followed():
-        said = json.loads(client.fetch(serving.local, "/sszip?format=json").body)
-        return {one["name"]: one["state"] for one in (said["owner"] or {}).get("chains", [])}
+        status = json.loads(client.fetch(serving.local, "/sszip?format=json").body)
+        return {one["name"]: one["state"] for one in (status["owner"] or {}).get("chains", [])}
 
     both = {"mainnet": "following", "gnosis": "following"}
     serving.nginx.wait_for(lambda: followed() == both, "both chains to be followed")
@@ -424,9 +424,9 @@ def test_cdn_site_sends_cache_control_and_vary(serving, beacon):
         assert got.all("Cache-Control") == ["public, max-age=0, s-maxage=2"]
     assert is_hit(got)
     beacon.answers(answer(b'{"data":{}}'), path="/eth/v1/config/spec")
-    for target, said in (("/eth/v1/config/spec", "public, max-age=0, s-maxage=60"), ("/eth/v1/node/version", "no-store")):
+    for target, cache_control in (("/eth/v1/config/spec", "public, max-age=0, s-maxage=60"), ("/eth/v1/node/version", "no-store")):
         got = serving.ask("cdn", target, headers=[VIA], source=CDN)
-        assert (got.status, got.all("Cache-Control")) == (200, [said]), target
+        assert (got.status, got.all("Cache-Control")) == (200, [cache_control]), target
     missing = serving.ask("cdn", "/eth/v2/beacon/blocks/0x" + "00" * 32, headers=[VIA], source=CDN)
     assert missing.status == 404 and missing.all("Cache-Control") == []
 
@@ -506,8 +506,8 @@ def test_access_log_has_one_json_object_a_line(serving, node):
 
 def test_status_and_purge_are_served_locally(serving, node):
     assert [is_hit(serving.ask("rpc", body=BLOCK)) for _ in range(2)] == [False, True]
-    said = json.loads(client.fetch(serving.local, "/sszip?format=json").body)
-    assert said["hits"] > 0
+    status = json.loads(client.fetch(serving.local, "/sszip?format=json").body)
+    assert status["hits"] > 0
     purged(serving.nginx, serving.local, "/sszip/purge?namespace=mainnet")
     assert not is_hit(serving.ask("rpc", body=BLOCK))
 

@@ -43,8 +43,8 @@ def test_unit_of_the_daemon_is_valid_and_hardened(tmp_path):
     assert "ProtectHomes" in verify(unit)[1]
     unit.write_text(text)
     # exposure of at most 20 of 100; nginx's own unit has 96
-    status, said = run("systemd-analyze", "--no-pager", "--offline=true", "--threshold=20", "security", unit)
-    assert status == 0, said
+    status, output = run("systemd-analyze", "--no-pager", "--offline=true", "--threshold=20", "security", unit)
+    assert status == 0, output
 
 
 def test_drop_in_hardens_the_unit_of_nginx(tmp_path):
@@ -64,8 +64,8 @@ def test_daemon_runs_with_the_system_calls_of_its_unit(tmp_path):
     settings = tomllib.loads(text)
     assert pathlib.Path(settings["socket"]).parent == pathlib.Path("/run", re.search(r"RuntimeDirectory=(\w+)", UNIT)[1])
     assert pathlib.Path(settings["path"]) == pathlib.Path("/var/cache", re.search(r"CacheDirectory=(\w+)", UNIT)[1])
-    for said, own in ((settings["socket"], f"{tmp_path}/socket"), (settings["path"], f"{tmp_path}/store")):
-        text = text.replace(f'"{said}"', f'"{own}"')
+    for published, own in ((settings["socket"], f"{tmp_path}/socket"), (settings["path"], f"{tmp_path}/store")):
+        text = text.replace(f'"{published}"', f'"{own}"')
     (tmp_path / "cached.toml").write_text(text)
     (tmp_path / "store").mkdir()
     commands = [command.split()[1:] for command in re.findall(r"^ExecStart(?:Pre)?=(.+)$", UNIT, flags=re.M)]
@@ -149,9 +149,9 @@ def test_logrotate_rotates_the_access_log(logging, origin, tmp_path):
     os.chmod(config, 0o644)
     logrotate = shutil.which("logrotate") or "/usr/sbin/logrotate"
     # the published file, without a folder to rotate
-    status, said = run(logrotate, "-d", "-s", tmp_path / "state", CONFIGS / "logrotate/sszip")
-    assert status == 0 and "error" not in said.lower().replace("0 errors", ""), said
-    assert "maxsize" not in said or "unknown" not in said
+    status, output = run(logrotate, "-d", "-s", tmp_path / "state", CONFIGS / "logrotate/sszip")
+    assert status == 0 and "error" not in output.lower().replace("0 errors", ""), output
+    assert "maxsize" not in output or "unknown" not in output
 
     def lines(name):
         path = folder / name
@@ -159,8 +159,8 @@ def test_logrotate_rotates_the_access_log(logging, origin, tmp_path):
 
     assert logging.get("/").status == 200
     logging.wait_for(lambda: lines("access.log") == 1, "the first line")
-    status, said = run(logrotate, "-f", "-s", tmp_path / "state", config)
-    assert status == 0 and "error" not in said, said
+    status, output = run(logrotate, "-f", "-s", tmp_path / "state", config)
+    assert status == 0 and "error" not in output, output
 
     def goes_on():
         logging.get("/")
@@ -168,5 +168,5 @@ def test_logrotate_rotates_the_access_log(logging, origin, tmp_path):
 
     logging.wait_for(goes_on, "a line in the new file")
     assert lines("access.log.1") >= 1
-    status, said = run(logrotate, "-f", "-s", tmp_path / "state", config)
-    assert status == 0 and (folder / "access.log.2.gz").exists(), said
+    status, output = run(logrotate, "-f", "-s", tmp_path / "state", config)
+    assert status == 0 and (folder / "access.log.2.gz").exists(), output

@@ -68,10 +68,10 @@ def payload(cache_directory):
     return next(it for it in found if it["kind"] == "call" and it["fork"] == "amsterdam")
 
 
-def asked_for(value, padding=0):
+def engine_call(value, padding=0):
     method = f"engine_newPayloadWithWitnessV{value['version']}"
-    asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": value["params"]}
-    text = json.dumps(asked).encode()
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": value["params"]}
+    text = json.dumps(message).encode()
     return text[:-1] + b" " * padding + b"}"
 
 
@@ -107,15 +107,15 @@ class Case:
 def cases(payload):
     registrations = ONE * 150
 
-    def is_json(asked):
-        return asked.header("Content-Type") == "application/json" and len(json.loads(asked.body)) == 150
+    def is_json(request):
+        return request.header("Content-Type") == "application/json" and len(json.loads(request.body)) == 150
 
-    def is_payload(asked):
-        return asked.path == ROUTE and asked.body == bytes.fromhex(payload["ssz"])
+    def is_payload(request):
+        return request.path == ROUTE and request.body == bytes.fromhex(payload["ssz"])
 
-    def is_call(asked):
-        said = json.loads(asked.body)
-        return asked.path == "/" and said["params"] == payload["params"]
+    def is_call(request):
+        message = json.loads(request.body)
+        return request.path == "/" and message["params"] == payload["params"]
 
     fork = ("Eth-Execution-Version", "amsterdam")
     accept = ("Accept", OCTETS[1])
@@ -130,8 +130,8 @@ def cases(payload):
         "called, in a file": Case("/file/", code, [JSON, accept], None, result),
         "called, looked up": Case("/cached/", code, [JSON, accept], None, result),
         "submitted": Case("/rpc" + ROUTE, bytes.fromhex(payload["ssz"]), [OCTETS, accept, fork], is_call, status),
-        "called for a route": Case("/rest/", asked_for(payload, 3000), [JSON, fork], is_payload, status),
-        "called for a route, in a file": Case("/rest-file/", asked_for(payload), [JSON, fork], is_payload, status),
+        "called for a route": Case("/rest/", engine_call(payload, 3000), [JSON, fork], is_payload, status),
+        "called for a route, in a file": Case("/rest-file/", engine_call(payload), [JSON, fork], is_payload, status),
     }
 
 
@@ -152,9 +152,9 @@ def judged(case, origin, outcome, response):
     received = origin.received()
     # never twice
     assert len(received) <= 1
-    for asked in received:
-        is_it = asked.body == case.body and asked.header("Content-Type") == dict(case.headers)["Content-Type"]
-        assert is_it or asked.body == b"" or case.others and case.others(asked), asked.body[:200]
+    for request in received:
+        is_it = request.body == case.body and request.header("Content-Type") == dict(case.headers)["Content-Type"]
+        assert is_it or request.body == b"" or case.others and case.others(request), request.body[:200]
     if outcome == 200 and b'"error"' in response.body:
         assert json.loads(response.body)["error"]["code"] == -32603 and not received
         return "refused"
@@ -177,15 +177,15 @@ def test_request_is_forwarded_or_rejected_when_any_allocation_fails(nginx, origi
     for skip in range(400):
         # each request is a new key: its second one would be a hit
         body = case.body.replace(b"11" * 20, b"%040x" % skip) if name == "called, looked up" else case.body
-        asked = Case(case.path, body, case.headers, case.others, case.whole)
+        attempt = Case(case.path, body, case.headers, case.others, case.whole)
         origin.requests.clear()
         with preload.refusing(worker, skip=skip, **options):
-            outcomes.append(judged(asked, origin, *send(nginx, asked.path, body, asked.headers)))
+            outcomes.append(judged(attempt, origin, *send(nginx, attempt.path, body, attempt.headers)))
         if not preload["refused"]:
             break
         if name != "called, looked up":
             origin.requests.clear()
-            assert judged(asked, origin, *send(nginx, asked.path, body, asked.headers)) == "whole"
+            assert judged(attempt, origin, *send(nginx, attempt.path, body, attempt.headers)) == "whole"
     assert outcomes[-1] == "whole", outcomes
     assert kind != "nginx's" or len(outcomes) > 20
 
@@ -201,11 +201,11 @@ def test_request_is_forwarded_unchanged_or_rejected_without_memory_for_its_copy(
 
     for prefix in ("", "/file", "/cached"):
         body = ONE * 400
-        status, _, (asked,) = post(prefix + REGISTRATIONS, body, OCTETS)
-        assert (status, asked.body, asked.header("Content-Type")) == (200, body, OCTETS[1])
+        status, _, (request,) = post(prefix + REGISTRATIONS, body, OCTETS)
+        assert (status, request.body, request.header("Content-Type")) == (200, body, OCTETS[1])
         body = call("eth_getCode", f'["0x{"11" * 20}","latest"{" " * 70_000}]')
-        status, response, (asked,) = post(prefix + "/", body, JSON, ("Accept", OCTETS[1]))
-        assert (status, asked.body, response.body) == (200, body, CODE)
+        status, response, (request,) = post(prefix + "/", body, JSON, ("Accept", OCTETS[1]))
+        assert (status, request.body, response.body) == (200, body, CODE)
         assert response.header("Content-Type") == "application/json"
     # the Cache-Status names the reason
     assert response.header("Cache-Status") == "sszip; fwd=bypass; detail=memory"
@@ -215,15 +215,15 @@ def test_request_is_forwarded_unchanged_or_rejected_without_memory_for_its_copy(
     assert (status, received) == (503, [])
     assert "no memory" in json.loads(response.body)["detail"]
     for prefix in ("/rest/", "/rest-file/"):
-        status, response, received = post(prefix, asked_for(payload, 70_000), JSON)
+        status, response, received = post(prefix, engine_call(payload, 70_000), JSON)
         assert (status, received) == (200, [])
         error = json.loads(response.body)
         assert (error["id"], error["error"]["code"]) == (1, -32603)
         # other calls are forwarded, at the same length too
         body = call("engine_newPayloadV4", f'["{"a" * 70_000}"]')
-        status, response, (asked,) = post(prefix, body, JSON)
-        assert (status, asked.body, asked.path) == (200, body, "/")
+        status, response, (request,) = post(prefix, body, JSON)
+        assert (status, request.body, request.path) == (200, body, "/")
     # memory is available again: nothing was leaked
     for prefix in ("", "/file"):
-        status, _, (asked,) = post(prefix + REGISTRATIONS, ONE * 20, OCTETS)
-        assert (status, asked.header("Content-Type")) == (200, "application/json")
+        status, _, (request,) = post(prefix + REGISTRATIONS, ONE * 20, OCTETS)
+        assert (status, request.header("Content-Type")) == (200, "application/json")

@@ -32,7 +32,7 @@ def queries():
             yield panel["title"], target["expr"]
 
 
-def asked(expression):
+def grafana_query(expression):
     """The query as Grafana sends it, with all variables set and the shortest interval."""
     for name, value in {"$__rate_interval": "20s", "$job": "sszip", "$instance": ".*"}.items():
         expression = expression.replace(name, value)
@@ -60,7 +60,7 @@ def test_dashboard_queries_have_values(prometheus):
     missing, seen = [], 0
     for title, expression in queries():
         until = time.monotonic() + 10
-        while not (values := prometheus.ask(asked(expression))) and time.monotonic() < until:
+        while not (values := prometheus.ask(grafana_query(expression))) and time.monotonic() < until:
             time.sleep(0.25)
         seen += 1
         # NaN is zero divided by zero
@@ -75,9 +75,9 @@ def test_panels_show_the_requests_that_were_sent(prometheus):
     titles = {}
     for title, expression in queries():
         titles.setdefault(title, expression)
-    (ratio,) = prometheus.ask(asked(titles["Hit ratio"])).values()
+    (ratio,) = prometheus.ask(grafana_query(titles["Hit ratio"])).values()
     assert 0.5 < ratio < 1
-    (compressed,) = prometheus.ask(asked(titles["Compressed to"])).values()
+    (compressed,) = prometheus.ask(grafana_query(titles["Compressed to"])).values()
     assert 0 < compressed < 0.6
     calls = prometheus.ask("sszip_rpc_calls_total")
     calls = {dict(labels)["method"]: value for labels, value in calls.items()}

@@ -174,16 +174,16 @@ def test_location_without_upstream_or_namespace_is_not_cached(start, origin):
     origin.answers(answer(b'"x"', headers=[("Cache-Control", "max-age=60")]))
     nginx = start(server("a", inner.format("")))
     warning = 'has no effect in location "/files": nothing tells what makes its answers; it needs an "sszip_cache_namespace"'
-    status, said = nginx.test()
-    assert status == 0 and said.count("has no effect") == 1 and warning in said
+    status, output = nginx.test()
+    assert status == 0 and output.count("has no effect") == 1 and warning in output
     for n in range(3):
         assert fetch(nginx.ports["port_a"], "/files").header("Cache-Status") == "sszip; fwd=bypass; detail=local"
         hit = fetch(nginx.ports["port_a"], "/page").header("Cache-Status").startswith("sszip; hit")
         assert hit == (n > 0)
     for more in ("sszip_cache_namespace files;", "sszip_cache off;"):
         nginx.write(HEAD + server("a", inner.format(more)))
-        status, said = nginx.test()
-        assert status == 0 and "has no effect" not in said
+        status, output = nginx.test()
+        assert status == 0 and "has no effect" not in output
 
 
 TWO_IFS = """

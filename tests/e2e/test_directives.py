@@ -22,9 +22,9 @@ def nginx_t(http, **options):
 def refused(line, **options):
     """The error about a directive, which must name the file and line."""
     http = f"\n\n{line}\n" + SERVER.replace("@line@", "")
-    status, said, prefix = nginx_t(http, **options)
-    assert status != 0, said
-    (complaint,) = [text for text in said.splitlines() if "[emerg]" in text]
+    status, output, prefix = nginx_t(http, **options)
+    assert status != 0, output
+    (complaint,) = [text for text in output.splitlines() if "[emerg]" in text]
     config = (prefix / "nginx.conf").as_posix()
     number = re.search(re.escape(config) + r":(\d+)$", complaint)
     assert number, complaint
@@ -32,9 +32,9 @@ def refused(line, **options):
 
 
 def accepted(line, **options):
-    status, said, _ = nginx_t(SERVER.replace("@line@", line) + "\n" + line, **options)
-    assert status == 0, said
-    assert "[warn]" not in said.replace('"listen ... http2" directive is deprecated', "")
+    status, output, _ = nginx_t(SERVER.replace("@line@", line) + "\n" + line, **options)
+    assert status == 0, output
+    assert "[warn]" not in output.replace('"listen ... http2" directive is deprecated', "")
 
 
 ON_OFF = ["on", "off"]
@@ -87,13 +87,13 @@ def test_number_outside_its_range_is_rejected(name, value, bounds):
     complaint = refused(f"{name} {value};")
     assert f'"{name.split()[0]}" directive' in complaint
     assert value.strip('"') in complaint
-    told = complaint.partition("must be")[2]
+    bounds_text = complaint.partition("must be")[2]
     for bound in bounds:
-        assert re.search(rf"\b\d*{bound}\b", told), complaint
+        assert re.search(rf"\b\d*{bound}\b", bounds_text), complaint
 
 
 @pytest.mark.parametrize(
-    "name, value, told",
+    "name, value, expected",
     [
         ("sszip", "yes", ['"on"', '"off"']),
         ("sszip", "1", ['"on"', '"off"']),
@@ -133,10 +133,10 @@ def test_number_outside_its_range_is_rejected(name, value, bounds):
         ("sszip_cache_credentials", "key X-A x-a", ["nothing was said"]),
     ],
 )
-def test_invalid_word_is_rejected(name, value, told):
+def test_invalid_word_is_rejected(name, value, expected):
     complaint = refused(f"{name} {value};")
     assert f'"{name}" directive' in complaint
-    for word in told:
+    for word in expected:
         assert word in complaint
 
 
@@ -201,8 +201,8 @@ def test_buffers_outside_their_range_are_rejected(line, value):
 
 @pytest.mark.parametrize("value", ["0", "0ms", "1001ms", "2s", "20", "soon", '""'])
 def test_lookup_timeout_outside_its_range_is_rejected(value):
-    said = refused(f"sszip_cache_lookup_timeout {value};")
-    assert "it must be a time with its unit (ms, s, m, h or d), from 1ms to 1s" in said
+    error = refused(f"sszip_cache_lookup_timeout {value};")
+    assert "it must be a time with its unit (ms, s, m, h or d), from 1ms to 1s" in error
 
 
 def test_buffers_without_a_size_are_rejected():
@@ -213,24 +213,24 @@ def test_buffers_without_a_size_are_rejected():
 def test_unknown_thread_pool_is_rejected(where):
     line = "sszip on; sszip_thread_pool nowhere;"
     http = SERVER.replace("@line@", line if where == "location" else "")
-    status, said, prefix = nginx_t((line if where == "http" else "") + http)
+    status, output, prefix = nginx_t((line if where == "http" else "") + http)
     assert status != 0
-    assert re.search(rf'\[emerg\].*"nowhere".* in {re.escape(str(prefix))}/nginx.conf:\d+', said), said
+    assert re.search(rf'\[emerg\].*"nowhere".* in {re.escape(str(prefix))}/nginx.conf:\d+', output), output
 
 
 def test_directive_outside_http_is_rejected():
-    status, said, _ = nginx_t(SERVER.replace("@line@", ""), main="sszip on;")
+    status, output, _ = nginx_t(SERVER.replace("@line@", ""), main="sszip on;")
     assert status != 0
-    assert '"sszip" directive is not allowed here' in said
+    assert '"sszip" directive is not allowed here' in output
 
 
 @pytest.mark.parametrize("name", DIRECTIVES)
 def test_directives_are_accepted_in_every_block(name):
     line = f"{name} {DIRECTIVES[name]};"
-    status, said, _ = nginx_t(
+    status, output, _ = nginx_t(
         f"{line} server {{ listen 127.0.0.1:@port@; {line} location / {{ {line} return 200; }} }}"
     )
-    assert status == 0, said
+    assert status == 0, output
 
 
 @pytest.mark.parametrize(
@@ -278,9 +278,9 @@ def test_valid_values_are_accepted(line):
 
 def test_unknown_method_is_accepted_with_a_warning():
     line = "sszip_cache_valid eth_gasPrise 1s;"
-    status, said, prefix = nginx_t(f"\n{line}\n" + SERVER.replace("@line@", ""))
-    assert status == 0, said
-    (warning,) = [text for text in said.splitlines() if "[warn]" in text]
+    status, output, prefix = nginx_t(f"\n{line}\n" + SERVER.replace("@line@", ""))
+    assert status == 0, output
+    (warning,) = [text for text in output.splitlines() if "[warn]" in text]
     assert '"sszip_cache_valid" directive names the unknown method "eth_gasPrise"; did you mean "eth_gasPrice"?' in warning
     assert 'unless "sszip_cache_method" above describes it' in warning
     number = int(re.search(re.escape((prefix / "nginx.conf").as_posix()) + r":(\d+)$", warning)[1])
@@ -304,9 +304,9 @@ UNKNOWN_METHODS = {
 
 @pytest.mark.parametrize("line", UNKNOWN_METHODS)
 def test_unknown_methods_are_warned_of_with_the_nearest_known_method(line):
-    status, said, prefix = nginx_t(f"\n{line};\n" + SERVER.replace("@line@", ""))
-    assert status == 0, said
-    (warning,) = [text for text in said.splitlines() if "[warn]" in text]
+    status, output, prefix = nginx_t(f"\n{line};\n" + SERVER.replace("@line@", ""))
+    assert status == 0, output
+    (warning,) = [text for text in output.splitlines() if "[warn]" in text]
     assert f'"{line.split()[0]}" directive ' in warning
     for text in UNKNOWN_METHODS[line]:
         assert text in warning
@@ -340,10 +340,10 @@ ODD = [
 @pytest.mark.parametrize("line, text", ODD)
 def test_conflicting_settings_are_warned_of(line, text):
     place = f"location /x {{ sszip on; sszip_cache_namespace n; {line} proxy_pass http://127.0.0.1:9; }}"
-    status, said, _ = nginx_t(f"server {{ listen 127.0.0.1:@port@; {'' if 'sszip_cache off' in line else 'sszip_cache on;'} {place} }}")
-    assert status == 0, said
-    warnings = [line for line in said.splitlines() if "[warn]" in line]
-    assert len(warnings) == (text is not None), said
+    status, output, _ = nginx_t(f"server {{ listen 127.0.0.1:@port@; {'' if 'sszip_cache off' in line else 'sszip_cache on;'} {place} }}")
+    assert status == 0, output
+    warnings = [line for line in output.splitlines() if "[warn]" in line]
+    assert len(warnings) == (text is not None), output
     if text:
         assert text in warnings[0] and 'location "/x"' in warnings[0]
 
@@ -357,10 +357,10 @@ def test_error_names_the_line_of_the_invalid_value():
     http = "server {\n listen 127.0.0.1:@port@;\n location / {\n  sszip_comp_level 77;\n }\n}\n"
     nginx = Nginx(http)
     try:
-        status, said = nginx.test()
+        status, output = nginx.test()
         lines = (nginx.prefix / "nginx.conf").read_text().splitlines()
     finally:
         nginx.stop()
     assert status != 0
-    number = int(re.search(r"nginx\.conf:(\d+)", said)[1])
+    number = int(re.search(r"nginx\.conf:(\d+)", output)[1])
     assert "77" in lines[number - 1]

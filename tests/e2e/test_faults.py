@@ -149,16 +149,16 @@ def panicking(start_nginx):
 @pytest.mark.parametrize("status", [200, 404])
 def test_response_is_a_502_for_a_client_of_ssz_only_when_its_head_is_not_evaluated(panicking, origin, method, status):
     origin.answers(answer(VALUE, status=status, method=method))
-    ask = panicking.head if method == "HEAD" else panicking.get
+    send = panicking.head if method == "HEAD" else panicking.get
     for _ in range(5):
-        response = ask(CONSOLIDATIONS, headers=[OCTETS])
+        response = send(CONSOLIDATIONS, headers=[OCTETS])
         assert (response.status, response.mode) == (502, "failed")
         assert response.header("Content-Type") == "text/html"
         for fields in ([EITHER], [("Accept", "application/json")], []):
-            response = ask(CONSOLIDATIONS, headers=fields)
+            response = send(CONSOLIDATIONS, headers=fields)
             assert (response.status, response.mode) == (status, "failed")
         # a path for which sszip has no SSZ
-        assert ask("/", headers=[OCTETS]).status == status
+        assert send("/", headers=[OCTETS]).status == status
     assert "the response was not judged, and is to be sent as SSZ only" in panicking.error_log()
 
 
@@ -249,10 +249,10 @@ def test_submission_reaches_the_node_as_ssz_or_json_when_a_fault_is_injected(bro
     origin.answers(answer(b"", type=None))
     origin.requests.clear()
     assert fetch(broken.ports["port"], path, method="POST", headers=headers, body=body).status == 200
-    (asked,) = origin.received(path)
-    is_json = asked.header("Content-Type") == "application/json"
+    (request,) = origin.received(path)
+    is_json = request.header("Content-Type") == "application/json"
     assert is_json == (broken.fault not in ("panic-compress", "fail-alloc"))
-    assert len(json.loads(asked.body)) == count if is_json else asked.body == body
+    assert len(json.loads(request.body)) == count if is_json else request.body == body
 
 
 # an ExecutionPayload of paris without transactions: all fields of fixed length are zeros

@@ -129,4 +129,4 @@ def test_store_resumes_writes_when_the_disk_has_room_again(start_nginx, origin, 
     assert owner.status()["store"]["entries"] > 50
     hits = [nginx.post("/", by_hash(first + n)).header("cache-status") for n in range(AGAIN)]
     # the newest entries are in SST files, whichever FIFO compaction has dropped
-    assert any(said.startswith("sszip; hit") for said in hits), hits
+    assert any(cache_status.startswith("sszip; hit") for cache_status in hits), hits

@@ -60,19 +60,19 @@ def stall(nginx, bodies):
     return clients
 
 
-@pytest.mark.parametrize("what", ["one answer", "some answers", "a batch"])
-def test_memory_is_limited_when_clients_do_not_read_long_hits(nginx, stored, what):
+@pytest.mark.parametrize("load", ["one answer", "some answers", "a batch"])
+def test_memory_is_limited_when_clients_do_not_read_long_hits(nginx, stored, load):
     (worker,) = nginx.workers()
     before = resident(worker)
     bodies = {
         "one answer": [block(1)] * CLIENTS,
         "some answers": [block(n % 12) for n in range(CLIENTS)],
         "a batch": [b"[%b]" % b",".join(block(n) for n in range(12))] * 4,
-    }[what]
+    }[load]
     clients = stall(nginx, bodies)
     grown = resident(worker) - before
     assert grown < MOST * SLACK, f"{grown} KiB"
-    if what == "one answer":
+    if load == "one answer":
         assert stored.count() == 0
     for client in clients:
         client.close()

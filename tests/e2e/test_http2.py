@@ -85,12 +85,12 @@ def test_other_streams_are_complete_when_some_are_reset(nginx, origin):
     with Http2Client(nginx.port, window=20000) as client:
         for _ in range(15):
             streams = {client.ask(f"/{size}"): size for size in (1500, 30000, 300000, 700000)}
-            given_up = set(chance.sample(sorted(streams), 2))
+            reset_streams = set(chance.sample(sorted(streams), 2))
             for _ in range(chance.randrange(4)):
                 client.step()
-            for stream in given_up - client.ended:
+            for stream in reset_streams - client.ended:
                 client.reset(stream)
-            whole = set(streams) - given_up
+            whole = set(streams) - reset_streams
             client.finish(*whole)
             for stream in whole:
                 client.check_response(stream, bodies.json(streams[stream]))

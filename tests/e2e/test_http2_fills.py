@@ -79,7 +79,7 @@ def descriptors_are_closed(nginx, origin):
 
 def is_stored(nginx, origin, number, length, path="/"):
     """Asserts that the response becomes a hit without another request to the node."""
-    asked = len(origin.received())
+    requests_before = len(origin.received())
 
     def hit():
         response = nginx.post(path, block(number, 9))
@@ -87,7 +87,7 @@ def is_stored(nginx, origin, number, length, path="/"):
         return (response.header("Cache-Status") or "").startswith("sszip; hit")
 
     nginx.wait_for(hit, "the answer to be stored")
-    assert len(origin.received()) == asked
+    assert len(origin.received()) == requests_before
 
 
 # the module's state at the reset: it waits for the head, it buffers, or the body is sent
@@ -107,14 +107,14 @@ def test_response_is_stored_when_its_stream_is_reset_during_the_fetch(nginx, ori
     origin.answers(node)
     number, other = next(_numbers), next(_numbers)
     with Http2Client(nginx.ports["port_h2"]) as client:
-        given_up = client.ask(path, accept, "POST", block(number, 1))
+        aborted = client.ask(path, accept, "POST", block(number, 1))
         nginx.wait_for(lambda: len(origin.received()) == 1, "the node to be asked")
         staying = client.ask(path, accept, "POST", block(other, 2))
         nginx.wait_for(lambda: len(origin.received()) == 2, "the node to be asked")
         if before == "body" and accept is None:
-            while given_up not in client.heads:
+            while aborted not in client.heads:
                 client.step()
-        client.reset(given_up)
+        client.reset(aborted)
         client.answers_pings()
         node.go.set()
         client.finish(staying)
@@ -138,14 +138,14 @@ def test_response_is_stored_when_its_stream_is_reset_during_compression(nginx, o
         for _ in range(3):
             number, other = next(_numbers), next(_numbers)
             origin.requests.clear()
-            given_up = client.ask("/hard", "gzip", "POST", block(number, 1))
+            aborted = client.ask("/hard", "gzip", "POST", block(number, 1))
             staying = client.ask("/hard", "gzip", "POST", block(other, 2))
             nginx.wait_for(lambda: len(origin.received()) == 2, "the node to be asked")
             client.answers_pings()
-            client.reset(given_up)
+            client.reset(aborted)
             client.finish(staying)
             assert client.checked_body(staying) == whole(length, 2)
-            assert given_up not in client.heads
+            assert aborted not in client.heads
             is_stored(nginx, origin, number, length, "/hard")
             assert len(origin.received()) == 2
 
@@ -159,14 +159,14 @@ def test_entry_stays_stored_when_a_stream_is_reset_during_decoding(nginx, origin
             number = next(_numbers)
             for accept in ("gzip", "gzip"):
                 assert nginx.post("/", block(number, 1), accept).decoded == whole(length, 1)
-            asked = len(origin.received())
-            given_up = client.ask("/", None, "POST", block(number, 2))
+            requests_before = len(origin.received())
+            aborted = client.ask("/", None, "POST", block(number, 2))
             staying = client.ask("/", "gzip", "POST", block(number, 3))
-            client.reset(given_up)
+            client.reset(aborted)
             client.finish(staying)
             assert client.checked_body(staying) == whole(length, 3)
             is_stored(nginx, origin, number, length)
-            assert len(origin.received()) == asked
+            assert len(origin.received()) == requests_before
 
 
 @pytest.mark.parametrize("size", LENGTHS)
