@@ -45,27 +45,27 @@ class Browser:
         self.process.stderr.close()
         self.folder.cleanup()
 
-    def ask(self, method, session=None, **parameters):
+    def send_command(self, method, session=None, **parameters):
         number = next(self.numbers)
-        asked = {"id": number, "method": method, "params": parameters}
-        self.socket.send(json.dumps(asked | ({"sessionId": session} if session else {})))
+        command = {"id": number, "method": method, "params": parameters}
+        self.socket.send(json.dumps(command | ({"sessionId": session} if session else {})))
         while True:
-            said = json.loads(self.socket.recv(timeout=60))
-            if said.get("id") == number:
-                if "error" in said:
-                    raise RuntimeError(f"{method}: {said['error']}")
-                return said["result"]
-            self.events.append(said)
+            message = json.loads(self.socket.recv(timeout=60))
+            if message.get("id") == number:
+                if "error" in message:
+                    raise RuntimeError(f"{method}: {message['error']}")
+                return message["result"]
+            self.events.append(message)
 
     def page(self, url, width=1200, height=900, scheme="light"):
-        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
-        session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        target = self.send_command("Target.createTarget", url="about:blank")["targetId"]
+        session = self.send_command("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = Page(self, session)
-        page.ask("Network.enable")
-        page.ask("Runtime.enable")
-        page.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        page.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        page.ask("Page.navigate", url=url)
+        page.send_command("Network.enable")
+        page.send_command("Runtime.enable")
+        page.send_command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        page.send_command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        page.send_command("Page.navigate", url=url)
         return page
 
 
@@ -74,20 +74,20 @@ class Page:
         self.browser = browser
         self.session = session
 
-    def ask(self, method, **parameters):
-        return self.browser.ask(method, self.session, **parameters)
+    def send_command(self, method, **parameters):
+        return self.browser.send_command(method, self.session, **parameters)
 
     def run(self, script):
         """The value of a JavaScript expression."""
-        said = self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in said:
-            raise RuntimeError(said["exceptionDetails"])
-        return said["result"].get("value")
+        response = self.send_command("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in response:
+            raise RuntimeError(response["exceptionDetails"])
+        return response["result"].get("value")
 
-    def wait_for(self, script, what, seconds=30):
+    def wait_for(self, script, description, seconds=30):
         until = time.monotonic() + seconds
         while not (value := self.run(script)):
-            assert time.monotonic() < until, f"{what} has not come"
+            assert time.monotonic() < until, f"{description} has not come"
             time.sleep(0.05)
         return value
 
@@ -99,4 +99,4 @@ class Page:
         return urls, [one for one in its if one["method"] == "Runtime.exceptionThrown"]
 
     def screenshot(self, path):
-        path.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot")["data"]))
+        path.write_bytes(base64.b64decode(self.send_command("Page.captureScreenshot")["data"]))

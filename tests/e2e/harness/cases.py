@@ -76,8 +76,8 @@ class Case:
 
 def _fill(raw):
     for part, known in _KNOWN.items():
-        given = raw if part == "case" else raw.get(part, {})
-        if unknown := set(given) - known:
+        section = raw if part == "case" else raw.get(part, {})
+        if unknown := set(section) - known:
             raise ValueError(f"{raw.get('name')}: {part} has {unknown}")
     response = {
         "status": 200,

@@ -50,8 +50,8 @@ class CopiedConfig:
 
         def own(path):
             text = re.sub(r"^ *#.*\n", "", path.read_text(), flags=re.M)
-            for said, ours in changes.items():
-                text = text.replace(said, ours)
+            for published, ours in changes.items():
+                text = text.replace(published, ours)
             assert not re.search(r"/(etc|var|run)/", text), f"{path} has a folder of this machine's"
             return re.sub(r"127\.0\.0\.1:(?!@)(\d+)", lambda it: f"127.0.0.1:{ports.get(int(it[1]), it[1])}", text)
 

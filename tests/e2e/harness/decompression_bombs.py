@@ -152,7 +152,7 @@ def run(host, pid, origin, bomb, base):
     pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
     failures = []
 
-    def ask(number):
+    def send(number):
         headers = [*bomb.headers]
         target, sent = bomb.target, None
         if bomb.is_request:
@@ -172,7 +172,7 @@ def run(host, pid, origin, bomb, base):
         except Exception as error:  # raised below
             failures.append(repr(error))
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(CLIENTS)]
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(CLIENTS)]
     for thread in threads:
         thread.start()
     for thread in threads:

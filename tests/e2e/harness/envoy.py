@@ -180,7 +180,7 @@ class Envoy(LoggedServer):
         }
 
     def _access_log(self):
-        said = {
+        fields = {
             "uri": "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%",
             "status": "%RESPONSE_CODE%",
             "details": "%RESPONSE_CODE_DETAILS%",
@@ -194,7 +194,7 @@ class Envoy(LoggedServer):
             "typed_config": {
                 "@type": "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog",
                 "path": str(self.prefix / "access.log"),
-                "log_format": {"json_format": said},
+                "log_format": {"json_format": fields},
             },
         }
 
@@ -248,11 +248,11 @@ class Envoy(LoggedServer):
         with contextlib.suppress(OSError, AssertionError):
             return client.fetch(self.admin, "/ready").status == 200
 
-    def wait_for(self, condition, what, seconds=30):
+    def wait_for(self, condition, description, seconds=30):
         deadline = time.monotonic() + seconds
         while not (value := condition()):
             if time.monotonic() > deadline:
-                raise AssertionError(f"waited in vain for {what}\n" + self.error_log()[-3000:])
+                raise AssertionError(f"waited in vain for {description}\n" + self.error_log()[-3000:])
             time.sleep(0.005)
         return value
 
@@ -311,8 +311,8 @@ class Envoy(LoggedServer):
 
     def stats(self, pattern):
         """Counters and gauges whose names match, by name."""
-        said = client.fetch(self.admin, "/stats?format=json").body
-        stats = {one["name"]: one["value"] for one in json.loads(said)["stats"] if "value" in one}
+        text = client.fetch(self.admin, "/stats?format=json").body
+        stats = {one["name"]: one["value"] for one in json.loads(text)["stats"] if "value" in one}
         return {name: value for name, value in stats.items() if re.search(pattern, name)}
 
     def active(self):
@@ -340,11 +340,11 @@ class Envoy(LoggedServer):
         """Number of lookups that continued without a slow daemon."""
         return 0
 
-    def in_time(self, ask):
+    def in_time(self, send):
         """A response for which no lookup was late: repeated on a busy machine."""
         for _ in range(50):
             late = self.late()
-            answer = ask()
+            answer = send()
             if self.late() == late:
                 break
         return answer

@@ -12,12 +12,12 @@ const own = path => import(pathToFileURL(here + path))
 const fetch = (await import(pathToFileURL(createRequire(here).resolve('node-fetch')))).default
 const { runTests, getResults } = await own('client/runner.mjs')
 const tests = [...(await own('tests/index.mjs')).default, (await own('tests/surrogate-control.mjs')).default]
-const ask = (url, init) => fetch(url, { ...init, signal: AbortSignal.timeout(SECONDS * 1000) })
+const fetchWithTimeout = (url, init) => fetch(url, { ...init, signal: AbortSignal.timeout(SECONDS * 1000) })
 
 const [base, ...only] = process.argv.slice(2)
 for (const suite of tests) {
   suite.tests = suite.tests.filter(test => only.length === 0 || only.includes(test.id))
 }
-await runTests(tests, ask, false, base)
+await runTests(tests, fetchWithTimeout, false, base)
 console.log(JSON.stringify(getResults()))
 process.exit()

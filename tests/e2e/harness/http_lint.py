@@ -11,12 +11,12 @@ from .origin import chunked, head
 LEVELS = ("bad", "warning")
 
 
-def lint_messages(asked):
+def lint_messages(requests):
     """The notes on each address, requested with these headers: levels and texts by name."""
     done = subprocess.run(
         [sys.executable, "-m", "harness.http_lint"],
         cwd=__file__.rpartition("/harness/")[0],
-        input=json.dumps(asked),
+        input=json.dumps(requests),
         capture_output=True,
         text=True,
         timeout=120,
@@ -45,12 +45,12 @@ def main():
 
     config = configparser.ConfigParser()
     config.read_dict({"redbot": {"enable_local_access": "True"}})
-    asked, said = json.load(sys.stdin), []
+    requests, results = json.load(sys.stdin), []
 
     def next_one():
-        if len(said) == len(asked):
+        if len(results) == len(requests):
             return thor.stop()
-        address, fields = asked[len(said)]
+        address, fields = requests[len(results)]
         resource = HttpResource(config["redbot"])
         resource.set_request(address, headers=[tuple(field) for field in fields])
 
@@ -62,7 +62,7 @@ def main():
                     if is_explained(one):
                         continue
                     found[type(one).__name__] = (one.level.value, str(one.summary))
-            said.append(found)
+            results.append(found)
             thor.schedule(0, next_one)
 
         resource.once("check_done", done)
@@ -70,7 +70,7 @@ def main():
 
     thor.schedule(0, next_one)
     thor.run()
-    json.dump(said, sys.stdout)
+    json.dump(results, sys.stdout)
 
 
 class Resource:
@@ -84,15 +84,15 @@ class Resource:
         fields = [("Date", email.utils.formatdate(usegmt=True)), *self.fields]
         if self.etag:
             fields.append(("ETag", self.etag))
-            asked = (request.header("If-None-Match") or "").replace("W/", "")
-            if asked == self.etag.replace("W/", ""):
+            etag = (request.header("If-None-Match") or "").replace("W/", "")
+            if etag == self.etag.replace("W/", ""):
                 return [head(304, [one for one in fields if one[0] != "Content-Type"])]
         body, status = self.body, 200
         if self.ranges:
             fields.append(("Accept-Ranges", "bytes"))
-            unit, _, asked = (request.header("Range") or "").partition("=")
+            unit, _, byte_range = (request.header("Range") or "").partition("=")
             if unit == "bytes":
-                first, last = (int(number) for number in asked.split("-"))
+                first, last = (int(number) for number in byte_range.split("-"))
                 body, status = body[first : last + 1], 206
                 fields.append(("Content-Range", f"bytes {first}-{last}/{len(self.body)}"))
         if self.framing == "length":
@@ -144,9 +144,9 @@ def faults(origin, port, places):
     assert all("CONNEG_GZIP_GOOD" not in one for one in direct), direct
     found = []
     for place in places:
-        asked = [(f"http://127.0.0.1:{port}{place}{target}", fields) for target, fields in ASKED]
-        for turn, said in enumerate((lint_messages(asked), lint_messages(asked))):
-            for (target, fields), there, here in zip(ASKED, direct, said, strict=True):
+        requests = [(f"http://127.0.0.1:{port}{place}{target}", fields) for target, fields in ASKED]
+        for turn, messages in enumerate((lint_messages(requests), lint_messages(requests))):
+            for (target, fields), there, here in zip(ASKED, direct, messages, strict=True):
                 about = (place, turn, target, fields)
                 known = notes_of_level(there, *LEVELS)
                 worse = {name: text for name, text in notes_of_level(here, *LEVELS).items() if name not in known}

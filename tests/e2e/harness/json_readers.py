@@ -20,8 +20,8 @@ class Go:
         self._process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __call__(self, method, query, headers, body):
-        asked = {"method": method, "query": query, "body": base64.b64encode(body).decode()}
-        self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+        request = {"method": method, "query": query, "body": base64.b64encode(body).decode()}
+        self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
 

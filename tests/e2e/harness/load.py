@@ -22,7 +22,7 @@ class Load:
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._threads = [
-            threading.Thread(target=self._ask, args=(number,)) for number in range(clients)
+            threading.Thread(target=self._send_requests, args=(number,)) for number in range(clients)
         ]
 
     def __enter__(self):
@@ -35,7 +35,7 @@ class Load:
         for thread in self._threads:
             thread.join(60)
 
-    def _ask(self, number):
+    def _send_requests(self, number):
         connection = None
         while not self._stop.is_set():
             (target, headers, *sent), body = self._requests[number % len(self._requests)]

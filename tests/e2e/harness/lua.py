@@ -74,12 +74,12 @@ class LuaError(Exception):
     """An error that Lua code has raised."""
 
 
-def values(said):
+def values(output):
     """The values that `show` has written."""
     found = []
-    while said:
-        kind, length, rest = said.split(b" ", 2)
-        text, said = rest[: int(length)], rest[int(length) :]
+    while output:
+        kind, length, rest = output.split(b" ", 2)
+        text, output = rest[: int(length)], rest[int(length) :]
         convert = {
             b"nil": lambda _: None,
             b"boolean": lambda text: text == b"true",
@@ -89,9 +89,9 @@ def values(said):
     return found
 
 
-def outcome(said):
+def outcome(output):
     """The values that a chunk has returned; an error of Lua is raised."""
-    worked, *rest = values(said)
+    worked, *rest = values(output)
     if not worked:
         raise LuaError(rest[0].decode(errors="replace"))
     return rest
@@ -108,8 +108,8 @@ def lua(nginx, code, port="port"):
 
 def phase_result(nginx, phase):
     """The result of the code that a phase ran, when it has run."""
-    said = nginx.wait_for(lambda: fetch(nginx.port, f"/heard?phase={phase}").body, f"{phase} to run")
-    found = outcome(said)
+    output = nginx.wait_for(lambda: fetch(nginx.port, f"/heard?phase={phase}").body, f"{phase} to run")
+    found = outcome(output)
     return found[0] if len(found) == 1 else found
 
 

@@ -174,14 +174,14 @@ class Nginx(LoggedServer):
     def _environment(self):
         # A small quarantine, so that memory tests pass with a sanitizer too; and the
         # sanitizer need not be the first library, as harness/preload.c is.
-        given = os.environ.get("ASAN_OPTIONS", "detect_leaks=0:detect_odr_violation=0")
+        asan_options = os.environ.get("ASAN_OPTIONS", "detect_leaks=0:detect_odr_violation=0")
         own = {
             name: value.replace("@prefix@", str(self.prefix))
             for name, value in self.environment.items()
         }
         return {
             **os.environ,
-            "ASAN_OPTIONS": f"{given}:quarantine_size_mb=8:verify_asan_link_order=0",
+            "ASAN_OPTIONS": f"{asan_options}:quarantine_size_mb=8:verify_asan_link_order=0",
             **own,
         }
 
@@ -214,11 +214,11 @@ class Nginx(LoggedServer):
             return self.master_or_none()
         return self.master_or_none() and len(self.workers()) == int(self.values["workers"])
 
-    def wait_for(self, condition, what, seconds=30):
+    def wait_for(self, condition, description, seconds=30):
         deadline = time.monotonic() + seconds
         while not (value := condition()):
             if time.monotonic() > deadline:
-                raise AssertionError(f"waited in vain for {what}\n" + self.all_logs()[-3000:])
+                raise AssertionError(f"waited in vain for {description}\n" + self.all_logs()[-3000:])
             time.sleep(0.002)
         return value
 

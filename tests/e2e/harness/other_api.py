@@ -26,29 +26,29 @@ LINE = re.compile(r'namespace "main" follows an? (\w+) node: what depends on .* 
 def check_response(stand, api, reasons, workers):
     """Checks the stand; `reasons()`: the counts by reason; `workers`: number of log lines."""
     if api == "beacon":
-        ask, honest = stand.ask, lambda body: stand.chain.honest(body)[0]
-        asked = CALLS
+        fetch, honest = stand.ask, lambda body: stand.chain.honest(body)[0]
+        requests = CALLS
     else:
         (root,) = [stand.chain.honest_page("/eth/v1/beacon/blocks/head/root")["data"]["root"]]
-        ask, honest = stand.page, stand.chain.honest_page
-        asked = {True: PAGES[True], False: [page % root for page in PAGES[False]]}
+        fetch, honest = stand.page, stand.chain.honest_page
+        requests = {True: PAGES[True], False: [page % root for page in PAGES[False]]}
     # a log line of level error, once for each process or sandbox
     stand.nginx.expect(LINE.pattern)
     before = reasons().get("other-api", 0)
     rounds = 4
     for _ in range(rounds):
-        for one in asked[True]:
-            response = ask(one)
+        for one in requests[True]:
+            response = fetch(one)
             status = response.header("Cache-Status")
             assert "hit" not in status and "detail=other-api" in status, (one, status)
-            said = json.loads(response.decoded)
-            assert (said if api == "execution" else said["result"]) == honest(one), one
+            value = json.loads(response.decoded)
+            assert (value if api == "execution" else value["result"]) == honest(one), one
         stand.chain.do({"extend": 1})
-    count = before + rounds * len(asked[True])
+    count = before + rounds * len(requests[True])
     stand.nginx.wait_for(lambda: reasons().get("other-api", 0) == count, f"{count} of the reason")
-    for one in asked[False]:
+    for one in requests[False]:
         stand.nginx.wait_for(
-            lambda one=one: "; hit" in ask(one).header("Cache-Status"), f"a hit of {one}"
+            lambda one=one: "; hit" in fetch(one).header("Cache-Status"), f"a hit of {one}"
         )
     assert reasons().get("other-api", 0) == count
     lines = stand.nginx.wait_for(lambda: LINE.findall(stand.nginx.error_log()), "a line in the log")

@@ -67,8 +67,8 @@ class Client:
         except (OSError, http.client.HTTPException):
             return set()
 
-    def purge(self, **what):
-        status, _, body = self.request("POST", "/v1/purges", json.dumps(what))
+    def purge(self, **scope):
+        status, _, body = self.request("POST", "/v1/purges", json.dumps(scope))
         assert status == 200, body
         return json.loads(body)["generation"]
 

@@ -11,7 +11,7 @@ import signal
 import time
 
 _LINE = re.compile(
-    rb"\[\w+\] (?P<who>\d+)#\d+: (?:"
+    rb"\[\w+\] (?P<writer>\d+)#\d+: (?:"
     rb"start (?P<started>[a-z ]+) process (?P<new>\d+)"
     rb"|[a-z ]+ process (?P<ended>\d+) exited"
     rb"|(?P<leaves>gracefully shutting down))"
@@ -48,10 +48,10 @@ class Processes:
         self._read += len(new)
         *lines, self._rest = (self._rest + new).split(b"\n")
         for line in filter(None, map(_LINE.search, lines)):
-            who = int(line["who"])
-            children = self._children.setdefault(who, {})
+            writer = int(line["writer"])
+            children = self._children.setdefault(writer, {})
             if line["leaves"]:
-                self._leaving.add(who)
+                self._leaving.add(writer)
             elif line["ended"]:
                 children.pop(int(line["ended"]), None)
             else:

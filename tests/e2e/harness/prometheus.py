@@ -37,7 +37,7 @@ class Prometheus:
         config = f"{self.folder.name}/prometheus.yml"
         with open(config, "w") as file:
             file.write(SCRAPED.format(port=port, path=path))
-        self.said = open(f"{self.folder.name}/log", "w+")
+        self._log = open(f"{self.folder.name}/log", "w+")
         options = {
             "config.file": config,
             "storage.tsdb.path": f"{self.folder.name}/data",
@@ -45,25 +45,25 @@ class Prometheus:
         }
         options = [f"--{name}={value}" for name, value in options.items()]
         command = [cache_directory / "prometheus" / "prometheus", *options]
-        self.process = subprocess.Popen(command, stderr=self.said, cwd=self.folder.name)
+        self.process = subprocess.Popen(command, stderr=self._log, cwd=self.folder.name)
 
     def __enter__(self):
         until = time.monotonic() + 60
         # Prometheus discovers its targets some seconds later
         while not (self._is_ready() and 1 in self.ask("up").values()):
-            assert self.process.poll() is None and time.monotonic() < until, self.said()
+            assert self.process.poll() is None and time.monotonic() < until, self._log_end()
             time.sleep(0.1)
         return self
 
     def __exit__(self, *_):
         self.process.terminate()
         self.process.wait(30)
-        self.said.close()
+        self._log.close()
         self.folder.cleanup()
 
-    def said(self):
-        self.said.seek(0)
-        return self.said.read()[-3000:]
+    def _log_end(self):
+        self._log.seek(0)
+        return self._log.read()[-3000:]
 
     def _get(self, path):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
@@ -78,8 +78,8 @@ class Prometheus:
     def ask(self, query):
         """The values of an instant query, by their labels."""
         try:
-            said = json.loads(self._get("/api/v1/query?" + urllib.parse.urlencode({"query": query})))
+            response = json.loads(self._get("/api/v1/query?" + urllib.parse.urlencode({"query": query})))
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{query}: {error.read().decode()}") from error
-        rows = said["data"]["result"]
+        rows = response["data"]["result"]
         return {tuple(sorted(row["metric"].items())): float(row["value"][1]) for row in rows}

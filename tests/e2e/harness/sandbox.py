@@ -83,9 +83,9 @@ class WasmEnvoy(Envoy):
 
     def _access_log(self):
         log = super()._access_log()
-        said = log["typed_config"]["log_format"]["json_format"]
+        fields = log["typed_config"]["log_format"]["json_format"]
         for name in ("mode", "ratio", "cache_status", "cache_reason"):
-            said[name] = f"%FILTER_STATE(wasm.sszip.{name}:PLAIN)%"
+            fields[name] = f"%FILTER_STATE(wasm.sszip.{name}:PLAIN)%"
         return log
 
     def connect(self, **options):
@@ -95,8 +95,8 @@ class WasmEnvoy(Envoy):
     def late(self):
         if not self.owner:
             return 0
-        said = client.fetch(self.admin, f"/stats?filter=^cluster.{CACHED}.upstream_rq_timeout$")
-        return int(said.body.split()[-1])
+        response = client.fetch(self.admin, f"/stats?filter=^cluster.{CACHED}.upstream_rq_timeout$")
+        return int(response.body.split()[-1])
 
     def settle(self):
         """Waits, for a limited time, until responses are stored."""

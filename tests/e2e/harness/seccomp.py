@@ -14,8 +14,8 @@ _LOAD, _OTHER, _END = 0x20, 0x15, 0x06
 
 def syscalls_of_set(name):
     """The calls of a set, and of the sets in it."""
-    said = subprocess.run(["systemd-analyze", "--no-pager", "syscall-filter", name], capture_output=True, text=True, check=True).stdout
-    words = [line.strip() for line in said.splitlines()[1:] if line.strip() and not line.strip().startswith("#")]
+    output = subprocess.run(["systemd-analyze", "--no-pager", "syscall-filter", name], capture_output=True, text=True, check=True).stdout
+    words = [line.strip() for line in output.splitlines()[1:] if line.strip() and not line.strip().startswith("#")]
     return {call for word in words for call in (syscalls_of_set(word) if word.startswith("@") else [word])}
 
 
@@ -34,8 +34,8 @@ def allowed(unit):
 def numbers(names):
     """The numbers of calls that this machine has, by the compiler's headers."""
     lines = "#include <sys/syscall.h>\n" + "".join(f"@{name} SYS_{name}\n" for name in sorted(names))
-    said = subprocess.run(["gcc", "-E", "-P", "-"], input=lines, capture_output=True, text=True, check=True).stdout
-    return [int(number) for number in re.findall(r"^@\s*\w+\s+(\d+)$", said, flags=re.M)]
+    output = subprocess.run(["gcc", "-E", "-P", "-"], input=lines, capture_output=True, text=True, check=True).stdout
+    return [int(number) for number in re.findall(r"^@\s*\w+\s+(\d+)$", output, flags=re.M)]
 
 
 class Program(ctypes.Structure):

@@ -70,8 +70,8 @@ def expand_generators(text):
 
 def _step(raw, name):
     for part, known in (("step", _STEP), ("node", _NODE), ("expect", _EXPECT)):
-        given = raw if part == "step" else raw.get(part, {})
-        if unknown := set(given) - known:
+        section = raw if part == "step" else raw.get(part, {})
+        if unknown := set(section) - known:
             raise ValueError(f"{name}: {part} has {unknown}")
     node = raw.get("node")
     if node is not None:
@@ -154,19 +154,19 @@ def run(proxy, origin, sequence, split, host):
         check_step(f"step {number}", step, response, origin.received())
 
 
-def check_step(where, step, response, asked):
+def check_step(where, step, response, requests):
     expect = step.expect
     assert response.status == expect["status"], where
-    assert len(asked) == (step.node is not None), where
+    assert len(requests) == (step.node is not None), where
     if "forwarded" in expect:
-        is_coded = step.coding and asked[0].header("Content-Encoding")
+        is_coded = step.coding and requests[0].header("Content-Encoding")
         decode = zstd.decompress if step.coding == "zstd" else gzip.decompress
-        body = decode(asked[0].body) if is_coded else asked[0].body
+        body = decode(requests[0].body) if is_coded else requests[0].body
         assert body == expand_generators(expect["forwarded"]), where
     for name, value in expect.get("upstream", []):
-        assert asked[0].header(name) == value, f"{where}: upstream {name}"
+        assert requests[0].header(name) == value, f"{where}: upstream {name}"
     for name in expect.get("upstream_absent", []):
-        assert asked[0].all(name) == [], f"{where}: upstream {name}"
+        assert requests[0].all(name) == [], f"{where}: upstream {name}"
     is_cut = step.node is not None and step.node.get("cut_at") is not None
     if response.status == 502 or is_cut and response.status == 503:
         return  # a response of the proxy itself
@@ -184,6 +184,6 @@ def check_step(where, step, response, asked):
 
 def cache_result(response):
     """The cache status (RFC 9211), as one word."""
-    said = response.header("Cache-Status") or ""
+    status = response.header("Cache-Status") or ""
     words = {"fwd=miss": "miss", "fwd=bypass": "bypass", "fwd=stale": "stale", "sszip; hit": "hit"}
-    return next((word for part, word in words.items() if part in said), "none")
+    return next((word for part, word in words.items() if part in status), "none")

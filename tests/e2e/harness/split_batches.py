@@ -223,8 +223,8 @@ def run(host, origin, parsers, seed, ends_early):
         return False
     requests = origin.received()
     assert len(requests) <= 1, "a call was sent twice"
-    asked = json.loads(requests[0].body) if requests else []
-    is_whole = asked == batch and not any(kind == "bounded" for kind, *_ in case.calls)
+    forwarded = json.loads(requests[0].body) if requests else []
+    is_whole = forwarded == batch and not any(kind == "bounded" for kind, *_ in case.calls)
     if is_whole and case.ending != "whole":
         assert got.status in (502, 503, 504)
         return False
@@ -242,9 +242,9 @@ def run(host, origin, parsers, seed, ends_early):
     elif requests:
         assert got.status in (case.status, 200 if case.status == 202 else case.status)
     body = got.decoded if got.coding == "gzip" else got.body
-    if asked == batch and body == text.encode() and case.ending == "whole":
-        bounded = [said for kind, *_, said in case.calls if kind == "bounded"]
-        assert len(body) <= BOUND or all(len(said) <= BOUND for said in bounded)
+    if forwarded == batch and body == text.encode() and case.ending == "whole":
+        bounded = [response for kind, *_, response in case.calls if kind == "bounded"]
+        assert len(body) <= BOUND or all(len(response) <= BOUND for response in bounded)
         return False
     assert got.coding in (None, "gzip")
     is_streamed = case.path == "/small/" and len(text) > 2048 and not case.coding
@@ -257,7 +257,7 @@ def run(host, origin, parsers, seed, ends_early):
     return True
 
 
-def judge(case, elements, text, was_asked):
+def judge(case, elements, text, is_forwarded):
     def at(element):
         places = [place for place, one in enumerate(elements) if one == element]
         assert len(places) <= 1, f"{element} twice"
@@ -275,7 +275,7 @@ def judge(case, elements, text, was_asked):
     ours = {"code": -32603, "message": "the response of the node has no answer that can be read"}
     if case.status >= 300 and case.ending != "before":
         ours["message"] = f"the node answered with status {case.status}"
-    for kind, number, id, said in case.calls:
+    for kind, number, id, response in case.calls:
         if kind == "stored":
             places = at(stored(number, id))
             assert places, f"{id} is lost"
@@ -283,17 +283,17 @@ def judge(case, elements, text, was_asked):
             places = at(error(id, DENIED))
             assert places, f"{id} is lost"
         else:
-            is_over = kind == "bounded" and len(said) > BOUND
-            of_node = at(json.loads(said))
+            is_over = kind == "bounded" and len(response) > BOUND
+            of_node = at(json.loads(response))
             if case.shape == "null":
-                of_node += at(json.loads(null(said, id)))
+                of_node += at(json.loads(null(response, id)))
             assert not (is_over and of_node), f"{id} is too long"
             of_all = at(error(id, ERROR))
             limit = at(error(id, TOO_LONG))
             places = of_node + of_all + limit + at(error(id, ours))
             assert len(places) <= 1, f"{id} has several answers"
             in_order = ("array", "reversed", "short", "more", "cut", "twice")
-            if is_good and is_known and case.shape in in_order and said in text and not is_over:
+            if is_good and is_known and case.shape in in_order and response in text and not is_over:
                 assert of_node, f"{id} is lost"
             if case.shape == "short" and (is_array or not is_known):
                 continue

@@ -76,10 +76,10 @@ class Stand:
 
     def follows(self, state="following", wait_for_workers=True):
         def does():
-            said = self.status
-            if said["state"] != state:
+            status = self.status
+            if status["state"] != state:
                 return False
-            return state != "following" or said["head"] == self.chain.state["served_head"]["number"]
+            return state != "following" or status["head"] == self.chain.state["served_head"]["number"]
 
         self.nginx.wait_for(does, f"{state}, and it is {self.status}")
         if wait_for_workers:
@@ -122,8 +122,8 @@ class Stand:
         return response
 
     def result(self, body):
-        said = json.loads(self.ask(body).decoded)
-        return said.get("result", said.get("error"))
+        response = json.loads(self.ask(body).decoded)
+        return response.get("result", response.get("error"))
 
     def class_of(self, body):
         """The class of the call's entry; None: the response is not stored."""
@@ -141,8 +141,8 @@ class Stand:
 
     def assert_right_results(self, bodies):
         for body, honest in zip(bodies, self.chain.honest(*bodies), strict=True):
-            said = self.result(body)
-            assert said == honest, f"the answer to {body} is not the node's"
+            result = self.result(body)
+            assert result == honest, f"the answer to {body} is not the node's"
 
 
 class EnvoyStand(Stand):

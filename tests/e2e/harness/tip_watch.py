@@ -92,10 +92,10 @@ class Client:
     def results(self, *bodies):
         body = bodies[0] if len(bodies) == 1 else b"[" + b",".join(bodies) + b"]"
         response = self.stand.ask(body, self.dice.choice(["gzip", "identity"]))
-        said = json.loads(response.decoded)
+        decoded = json.loads(response.decoded)
         self.status = response.header("Cache-Status") or "none"
         self.hits += "; hit" in self.status
-        return [one.get("result") for one in (said if isinstance(said, list) else [said])]
+        return [one.get("result") for one in (decoded if isinstance(decoded, list) else [decoded])]
 
     def height(self, body, result):
         if body == BALANCE:
@@ -173,13 +173,13 @@ def show_blocks_of_all_kinds(stand, accept):
     chain = stand.chain
     heads = [call("eth_blockNumber"), BALANCE]
 
-    def ask(body):
+    def fetch_result(body):
         return json.loads(stand.ask(body, accept).decoded)["result"]
 
     for kind in range(8):
         # all workers know the block
         until = time.monotonic() + 10
-        while (before := [ask(body) for body in heads * 6])[:2] != before[-2:]:
+        while (before := [fetch_result(body) for body in heads * 6])[:2] != before[-2:]:
             assert time.monotonic() < until
         chain.do({"extend": 1})
         head = chain.head
@@ -192,7 +192,7 @@ def show_blocks_of_all_kinds(stand, accept):
             call("eth_feeHistory", '["0x2","latest",[]]'),
             call("trace_block", f"[{block}]"),
         ]
-        assert ask(shows[kind]), shows[kind]
+        assert fetch_result(shows[kind]), shows[kind]
         honest = chain.honest(*heads)
         for _ in range(6):
-            assert [ask(body) for body in heads] == honest, shows[kind]
+            assert [fetch_result(body) for body in heads] == honest, shows[kind]
