@@ -95,12 +95,12 @@ def abort_clients(nginx, node, framing):
         if when == "node":
             options.append(f"stall={chance.randrange(JSON_LENGTH * 9 // 10)}")
         accept, coding = chance.choice([OCTETS, EITHER]), chance.choice([None, "gzip"])
-        asked = node.stats()["requests"]
+        before = node.stats()["requests"]
         connection = send(nginx, *options, accept=accept, coding=coding, receive_buffer=chance.choice([None, 4096]))
         if when == "client":
             connection.take(chance.randrange(JSON_LENGTH // 4))
         else:
-            expected = {"requests": asked + 1, "in_flight": 1 if when == "node" else 0}
+            expected = {"requests": before + 1, "in_flight": 1 if when == "node" else 0}
             nginx.wait_for(lambda expected=expected: expected.items() <= node.stats().items(), "the node to send it")
             time.sleep(chance.uniform(0, 0.2))
         chance.choice([connection.close, connection.reset])()

@@ -95,19 +95,19 @@ def run_in_phase(nginx, phase, code, body=None, **request):
 
 
 def test_cache_status_and_key_are_known_after_the_lookup(nginx, node):
-    body, said = block(), "return sszip.status(), sszip.reason(), sszip.key()"
+    body, code = block(), "return sszip.status(), sszip.reason(), sszip.key()"
     for phase, statuses in (("header", ["MISS", "HIT"]), ("filter", ["HIT"]), ("log", ["HIT"])):
         for status in statuses:
-            found, _, key = run_in_phase(nginx, phase, said, body)
+            found, _, key = run_in_phase(nginx, phase, code, body)
             assert found == status.encode() and len(key) == 64, phase
     variables = run_in_phase(nginx, "log", "return ngx.var.sszip_cache_status, ngx.var.sszip_cache_key", body)
     assert variables == [b"HIT", key]
     # before the lookup
     for phase in ("rewrite", "access"):
-        assert run_in_phase(nginx, phase, said, body) == [None, None, None]
+        assert run_in_phase(nginx, phase, code, body) == [None, None, None]
     # a batch has more than one key
     batch = b"[" + body + b"," + call("eth_chainId", id="2") + b"]"
-    assert run_in_phase(nginx, "log", said, batch)[2] is None
+    assert run_in_phase(nginx, "log", code, batch)[2] is None
 
 
 def test_reason_of_a_bypass_is_returned(nginx, node):
@@ -170,8 +170,8 @@ def test_bypass_survives_an_internal_redirect(nginx, node):
 
 def test_bypass_is_rejected_after_the_lookup(nginx, node):
     for phase, name in (("header", b"header_filter"), ("filter", b"body_filter"), ("log", b"log")):
-        said = run_in_phase(nginx, phase, "return sszip.bypass()")
-        assert said == [None, b"API disabled in the context of " + name + b"_by_lua*"]
+        result = run_in_phase(nginx, phase, "return sszip.bypass()")
+        assert result == [None, b"API disabled in the context of " + name + b"_by_lua*"]
     assert lua(nginx, "return sszip.bypass()")[1] == b"API disabled in the context of content_by_lua*"
     code = "local said ngx.timer.at(0, function() said = show(sszip.bypass()) end) while not said do ngx.sleep(0.01) end return said"
     assert outcome(b"boolean 4 true" + lua(nginx, code)) == [None, b"API disabled in the context of ngx.timer"]

@@ -49,8 +49,8 @@ def test_gunzip_reports_damaged_or_long_data(nginx):
     coded = gzip.compress(b"x" * 1000)
     for data in (b"", b"x", coded[:-1], coded + b"x", zlib.compress(b"x")):
         assert lua(nginx, f"return sszip.gunzip({quoted(data)})") == [None, b"not gzip, or damaged"]
-    for most, said in (("999", [None, b"longer than it may be"]), ("1000", b"x" * 1000)):
-        assert lua(nginx, f"return sszip.gunzip({quoted(coded)}, {most})") == said
+    for most, expected in (("999", [None, b"longer than it may be"]), ("1000", b"x" * 1000)):
+        assert lua(nginx, f"return sszip.gunzip({quoted(coded)}, {most})") == expected
     for most in ("-1", "0.5", "0/0"):
         assert lua(nginx, f"return sszip.gunzip('', {most})") == [None, b"max is a whole number of bytes"]
 
@@ -98,5 +98,5 @@ def test_root_equals_the_hash_tree_root_of_the_specs(nginx):
     ],
 )
 def test_invalid_value_is_reported(nginx, expression, why):
-    nothing, said = lua(nginx, f"return {expression}")
-    assert nothing is None and why in said and len(said) > 5
+    value, message = lua(nginx, f"return {expression}")
+    assert value is None and why in message and len(message) > 5

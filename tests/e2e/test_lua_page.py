@@ -13,7 +13,7 @@ pytestmark = pytest.mark.once("Debian's Lua module is for Debian's nginx")
 def test_examples_of_the_lua_page_are_valid(session_origin, block):
     here = block.replace("/etc/nginx/lua", str(LIBRARY))
     nginx = Nginx(placed(here), origin=session_origin, main=modules(*NAMES))
-    status, said = nginx.test()
+    status, output = nginx.test()
     nginx.stop()
-    assert status == 0, said
-    assert "[warn]" not in said, said
+    assert status == 0, output
+    assert "[warn]" not in output, output

@@ -71,8 +71,8 @@ def ready(nginx):
     set_by = set()
 
     def one_more():
-        worker, *said = lua(nginx, "return ngx.worker.id(), sszip.set('ready', 'yes', 60)")
-        if said == [True]:
+        worker, *result = lua(nginx, "return ngx.worker.id(), sszip.set('ready', 'yes', 60)")
+        if result == [True]:
             set_by.add(worker)
         return len(set_by) == int(nginx.values["workers"])
 
@@ -81,15 +81,15 @@ def ready(nginx):
 
 def each_worker(nginx, code):
     """The results of a chunk in each worker."""
-    said = {}
+    results = {}
 
     def one_more():
         worker, *found = lua(nginx, f"return ngx.worker.id(), {code}")
-        said[worker] = found
-        return len(said) == int(nginx.values["workers"])
+        results[worker] = found
+        return len(results) == int(nginx.values["workers"])
 
     nginx.wait_for(one_more, "each worker to be asked")
-    return said
+    return results
 
 
 @pytest.fixture
@@ -279,8 +279,8 @@ def test_purge_removes_the_entries_of_its_scope(stored, node):
     ],
 )
 def test_purge_with_an_unclear_scope_is_rejected(stored, scope, why):
-    nothing, said = lua(stored, f"return sszip.purge{scope}")
-    assert nothing is None and why in said
+    value, message = lua(stored, f"return sszip.purge{scope}")
+    assert value is None and why in message
 
 
 def test_purge_reports_an_error_without_a_store(alone):

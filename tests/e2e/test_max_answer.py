@@ -78,8 +78,8 @@ def test_long_response_is_an_error_in_every_location(nginx, origin, path, framin
         for body, expected in ((LONG, TOO_LONG), (SHORT, json.loads(SHORT))):
             origin.answers(answer(body, framing=framing))
             # each request has a key of its own
-            asked = LOGS.replace(b"0x0", b"0x%d" % (len(body) + len(headers)))
-            got = send(nginx, f"{path}?{framing}{len(body)}{len(headers)}", asked, headers)
+            request = LOGS.replace(b"0x0", b"0x%d" % (len(body) + len(headers)))
+            got = send(nginx, f"{path}?{framing}{len(body)}{len(headers)}", request, headers)
             assert (got.status, json.loads(got.decoded)) == (200, expected)
             assert got.header("Content-Type").startswith("application/json")
 

@@ -51,11 +51,11 @@ def test_responses_are_streamed_while_the_memory_is_full(nginx, origin):
     """Bodies that arrive slowly fill the memory; the next response is passed; when they are
     complete there is memory again."""
     go = threading.Event()
-    held = threading.Semaphore(0)
+    arrivals = threading.Semaphore(0)
     head, body = answer(BODY)
 
     def slow(request):
-        held.release()
+        arrivals.release()
         return [head, body[:50000], WaitFor(go), body[50000:]]
 
     origin.answers(slow, "/some/slow")
@@ -64,7 +64,7 @@ def test_responses_are_streamed_while_the_memory_is_full(nginx, origin):
     slow_ones = [nginx.connect() for _ in range(6)]
     for connection in slow_ones:
         connection.send(request_bytes("/some/slow", headers=GZIP))
-        assert held.acquire(timeout=20)
+        assert arrivals.acquire(timeout=20)
     nginx.wait_for(lambda: nginx.get("/some/quick").mode == "memory", "the memory to be full")
     assert nginx.get("/some/quick").decoded == BODY
     go.set()

@@ -56,8 +56,8 @@ class TestHead:
         """The headers are equal, except those that depend on the encoder."""
         for accept in ("gzip", None):
             fields = []
-            for ask in (nginx.get, nginx.head):
-                response = ask("/files/a.json", accept)
+            for send in (nginx.get, nginx.head):
+                response = send("/files/a.json", accept)
                 fields.append(
                     sorted(
                         line

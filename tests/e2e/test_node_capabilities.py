@@ -124,7 +124,7 @@ def wait_for_ssz(nginx, send):
 
 
 @pytest.mark.parametrize(
-    "place, path, asked_at",
+    "place, path, probe_path",
     [
         ("learnt", BLOCK, SPEC),
         ("unbuffered", BLOCK, SPEC),
@@ -135,8 +135,8 @@ def wait_for_ssz(nginx, send):
         ("rewritten", f"/chain{BLOCK}", f"/deep{SPEC}"),
     ],
 )
-def test_preset_is_probed_once_without_delaying_requests(nginx, origin, chain, blocks, place, path, asked_at):
-    origin.answers(answer(data_json(chain.spec), split=scattered(place)), asked_at)
+def test_preset_is_probed_once_without_delaying_requests(nginx, origin, chain, blocks, place, path, probe_path):
+    origin.answers(answer(data_json(chain.spec), split=scattered(place)), probe_path)
     origin.answers(lambda request: served(blocks["minimal"]) if "/blocks/7" in request.path else None)
     ssz = bytes.fromhex(blocks["minimal"]["ssz"])
     conditions = [("If-None-Match", '"x"'), ("Range", "bytes=0-1"), ("Accept-Encoding", "br")]
@@ -147,15 +147,15 @@ def test_preset_is_probed_once_without_delaying_requests(nginx, origin, chain, b
     assert known.body == ssz
     for _ in range(3):
         assert get(nginx, place, path, OCTETS).body == ssz
-    (asked,) = origin.received(asked_at)
-    assert asked.method == "GET"
-    assert asked.body == b""
-    assert asked.header("Accept") == "application/json"
-    assert asked.header("Accept-Encoding") == "identity"
+    (probe,) = origin.received(probe_path)
+    assert probe.method == "GET"
+    assert probe.body == b""
+    assert probe.header("Accept") == "application/json"
+    assert probe.header("Accept-Encoding") == "identity"
     for name in ("Content-Length", "Transfer-Encoding", "If-None-Match", "Range"):
-        assert asked.header(name) is None, name
+        assert probe.header(name) is None, name
     # the node gets no other probe
-    assert {request.path for request in origin.received()} <= {asked_at, origin.last().path}
+    assert {request.path for request in origin.received()} <= {probe_path, origin.last().path}
 
 
 def test_preset_is_read_from_a_compressed_response(nginx, origin, chain, blocks):
@@ -208,11 +208,11 @@ def test_submission_starts_a_probe_and_is_accepted_before_its_result(nginx, orig
     assert response.status == 200, response.body
     assert json.loads(origin.last(path).body) == block["data"]
     nginx.wait_for(lambda: origin.received(SPEC), "the question")
-    (asked,) = origin.received(SPEC)
-    assert (asked.method, asked.body) == ("GET", b"")
-    assert asked.header("Content-Length") is None
-    assert asked.header("Content-Type") is None
-    assert asked.header("Eth-Consensus-Version") is None
+    (probe,) = origin.received(SPEC)
+    assert (probe.method, probe.body) == ("GET", b"")
+    assert probe.header("Content-Length") is None
+    assert probe.header("Content-Type") is None
+    assert probe.header("Eth-Consensus-Version") is None
     refused = nginx.get(path, None, body=bytes.fromhex(block["ssz"])[:-1], **post)
     assert refused.status == 400
     assert len(origin.received(path)) == 1

@@ -209,9 +209,9 @@ def test_preset_is_probed_in_every_configuration(nginx, origin, chain, blocks, p
         return known >= 12
 
     nginx.wait_for(is_known, "answers in SSZ")
-    asked = origin.received(SPEC)
-    assert 1 <= len(asked) <= WORKERS
-    for request in asked:
+    probes = origin.received(SPEC)
+    assert 1 <= len(probes) <= WORKERS
+    for request in probes:
         assert (request.method, request.body) == ("GET", b"")
         assert request.header("Content-Type") is None
     if place == "judged":

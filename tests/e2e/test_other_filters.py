@@ -124,14 +124,14 @@ def test_hit_equals_miss_when_other_filters_change_the_response(start_nginx, nod
     origin.answers(answer(body, headers=CACHEABLE, framing=framing))
     origin.answers(answer(b"<part>", type="text/plain"), "/part")
     nginx = start_nginx(CONFIG)
-    ask = post if kind == "post" else get
+    send = post if kind == "post" else get
     seen = {}
     # two different clients, each three times, with and without gzip
     for turn in range(3):
         for client in ("a", "b"):
             for accept in ("gzip", None):
                 headers = [("Origin", f"https://{client}.test"), ("X-Client", client)]
-                response = ask(nginx, path, accept, headers)
+                response = send(nginx, path, accept, headers)
                 assert response.status == 200
                 assert decoded(response) == expected(path, body), (turn, client, accept)
                 if turn or client == "b" or accept is None:
@@ -144,7 +144,7 @@ def test_hit_equals_miss_when_other_filters_change_the_response(start_nginx, nod
 
 
 @pytest.mark.parametrize(
-    "said",
+    "header",
     [
         ("Set-Cookie", "a=b"),
         ("Cache-Control", "no-store"),
@@ -153,13 +153,13 @@ def test_hit_equals_miss_when_other_filters_change_the_response(start_nginx, nod
     ],
 )
 @pytest.mark.parametrize("path", ["/plain", "/hidden"])
-def test_response_is_not_stored_when_its_header_forbids_it_even_if_hidden(start_nginx, origin, said, path):
-    origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":"0x1"}', headers=[said]))
+def test_response_is_not_stored_when_its_header_forbids_it_even_if_hidden(start_nginx, origin, header, path):
+    origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":"0x1"}', headers=[header]))
     nginx = start_nginx(CONFIG)
     for _ in range(3):
         response = post(nginx, path)
         assert not is_hit(response)
-        assert (response.header(said[0]) or "").startswith(said[1]) == (path == "/plain")
+        assert (response.header(header[0]) or "").startswith(header[1]) == (path == "/plain")
     assert len(origin.received(path)) == 3
 
 

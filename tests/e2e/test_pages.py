@@ -42,12 +42,12 @@ def placed(block):
     if re.match(r"location ", block.lstrip()) and not re.search(r"^server \{", block, flags=re.M):
         block = f"server {{ listen 127.0.0.1:@port@;\n{block} }}"
     block = re.sub(r"listen [0-9.:]+;|(server \{(?!\s*listen))", lambda it: "listen 127.0.0.1:@port@;" if not it[1] else it[1] + " listen 127.0.0.1:@port@;", block)
-    for said, own in {
+    for published, own in {
         "/var/cache/nginx/sszip": "@prefix@/cache",
         "/var/log/nginx": "@prefix@",
         "user_file passwords": "user_file @prefix@/passwords",
     }.items():
-        block = block.replace(said, own)
+        block = block.replace(published, own)
     store = "" if "sszip_cache_path" in block else "sszip_cache_path @prefix@/cache;\n"
     on = "" if re.search(r"^ *sszip on;", block, flags=re.M) else "sszip on; sszip_cache on;\n"
     around = AROUND
@@ -64,9 +64,9 @@ def test_first_configuration_of_the_readme_is_valid_alone(session_origin):
     text = placed(alone)
     text = text.replace(text.split("sszip_cache_path")[0], "", 1)
     nginx = Nginx(text, origin=session_origin)
-    status, said = nginx.test()
+    status, output = nginx.test()
     nginx.stop()
-    assert status == 0 and "[warn]" not in said, said
+    assert status == 0 and "[warn]" not in output, output
     # operators' locations have paths in one style
     assert "location = /sszip " in block and "location = /sszip/purge " in block
 
@@ -74,10 +74,10 @@ def test_first_configuration_of_the_readme_is_valid_alone(session_origin):
 @pytest.mark.parametrize("block", list(examples(PAGES)))
 def test_examples_of_the_pages_are_valid(session_origin, block):
     nginx = Nginx(placed(block), origin=session_origin, files={"passwords": b"me:{PLAIN}secret\n"})
-    status, said = nginx.test()
+    status, output = nginx.test()
     nginx.stop()
-    assert status == 0, said
-    assert "[warn]" not in said or "conflicting server name" in said, said
+    assert status == 0, output
+    assert "[warn]" not in output or "conflicting server name" in output, output
 
 
 def by_header(request):

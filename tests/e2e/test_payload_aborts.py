@@ -85,8 +85,8 @@ def expected(node, value):
     """The hashes of the node's own responses; the node supports both APIs."""
     body, ssz = bytes.fromhex(value["ssz"]), submission_of(value)
     nested = fetch(node.port, ROUTE, method="POST", headers=ssz, body=body).body
-    said = fetch(node.port, "/", method="POST", headers=[("Content-Type", "application/json")], body=call_of(value))
-    result = json.loads(said.body)["result"]
+    response = fetch(node.port, "/", method="POST", headers=[("Content-Type", "application/json")], body=call_of(value))
+    result = json.loads(response.body)["result"]
     rlp = result["witness"][2:]
     return {"rpc": digest(nested), "rest-ssz": digest(flat(nested)), "rest": digest(without_keys(rlp))}
 
@@ -156,13 +156,13 @@ def abort_clients(nginx, node, value, framing):
         options = [f"framing={framing}"]
         if when == "node":
             options.append(f"stall={chance.randrange(JSON_LENGTH * 4 // 10)}")
-        asked = node.stats()["requests"]
+        before = node.stats()["requests"]
         which, coding = ASKS[number // 3 % 3], chance.choice([None, "gzip"])
         connection = send(nginx, value, which, *options, coding=coding, receive_buffer=chance.choice([None, 4096]))
         if when == "client":
             connection.take(chance.randrange(JSON_LENGTH // 4))
         else:
-            expected = {"requests": asked + 1, "in_flight": 1 if when == "node" else 0}
+            expected = {"requests": before + 1, "in_flight": 1 if when == "node" else 0}
             nginx.wait_for(lambda expected=expected: expected.items() <= node.stats().items(), "the node to send it")
             time.sleep(chance.uniform(0, 0.2))
         chance.choice([connection.close, connection.reset])()
@@ -212,13 +212,13 @@ def is_failure(connection, which):
 def test_response_is_502_and_payload_sent_once_when_the_node_truncates_a_witness(nginx, node, value, worker, framing):
     """No payload is sent twice, whatever happens."""
     chance = random.Random(framing)
-    asked, before = node.stats(), 0
+    initial, sent = node.stats(), 0
     for number in range(2 * len(ASKS)):
         cut = chance.choice([1, 100, chance.randrange(JSON_LENGTH * 4 // 10), JSON_LENGTH * 45 // 100])
         options = [f"framing={framing}", f"cut={cut}"] + (["reset=on"] if number % 2 else [])
         is_failure(send(nginx, value, ASKS[number % 3], *options), ASKS[number % 3])
-        before += 1
-    assert node.stats()["requests"] == asked["requests"] + before
+        sent += 1
+    assert node.stats()["requests"] == initial["requests"] + sent
 
 
 def test_response_is_502_when_the_node_dies(nginx, nodes, value, worker):

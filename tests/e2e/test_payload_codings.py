@@ -91,9 +91,9 @@ def post(nginx, body, coding, path="/", port="port_rest", fields=(), accept=None
 def is_problem(response, status, name):
     assert response.status == status, response.body[:300]
     assert response.header("Content-Type") == PROBLEM
-    said = json.loads(response.decoded)
-    assert said["type"] == f"/engine-api/errors/{name}"
-    return said.get("detail", "")
+    problem = json.loads(response.decoded)
+    assert problem["type"] == f"/engine-api/errors/{name}"
+    return problem.get("detail", "")
 
 
 def is_error(response, code):
@@ -111,10 +111,10 @@ def test_compressed_payload_is_decoded_and_sent_as_a_call(nginx, origin, calls, 
         origin.requests.clear()
         response = submit(nginx, value, coding, port=port)
         assert (response.status, response.body) == (200, SYNCING)
-        (asked,) = origin.requests
-        assert json.loads(asked.body)["params"] == value["params"], value["fork"]
-        assert asked.header("Content-Encoding") is None
-        assert asked.header("Content-Length") == str(len(asked.body))
+        (request,) = origin.requests
+        assert json.loads(request.body)["params"] == value["params"], value["fork"]
+        assert request.header("Content-Encoding") is None
+        assert request.header("Content-Length") == str(len(request.body))
 
 
 @pytest.mark.parametrize("coding", CODERS)
@@ -128,10 +128,10 @@ def test_compressed_call_is_decoded_and_sent_as_a_payload(nginx, origin, calls, 
         response = post(nginx, CODERS[coding](whole), coding, port=port, fields=submission_of(value)[1:])
         assert json.loads(response.body)["id"] == "x"
         assert json.loads(response.body)["result"]["status"] == "SYNCING"
-        (asked,) = origin.requests
-        assert asked.path == ROUTE
-        assert asked.body == bytes.fromhex(value["ssz"]), value["fork"]
-        assert asked.header("Content-Encoding") is None
+        (request,) = origin.requests
+        assert request.path == ROUTE
+        assert request.body == bytes.fromhex(value["ssz"]), value["fork"]
+        assert request.header("Content-Encoding") is None
         assert "stored" not in (response.header("Cache-Status") or "")
         long += len(whole) > 4096
     # some are longer than a lookup reads, some shorter
@@ -160,8 +160,8 @@ def test_damaged_payload_is_rejected(nginx, origin, calls, coding):
     payload = min((it for it in calls if it["fork"] == "amsterdam"), key=lambda it: len(it["ssz"]))
     sound = CODERS[coding](bytes.fromhex(payload["ssz"]))
     for wrong in (b"", sound[:-1], sound[: len(sound) // 2], sound + b"x", b"x" + sound, CODERS[coding](b"{}")):
-        said = is_problem(submit(nginx, payload, coding, body=wrong), 400, "ssz-decode-error")
-        assert "content coding can't be read" in said or "is no ExecutionPayloadEnvelopeAmsterdam" in said
+        detail = is_problem(submit(nginx, payload, coding, body=wrong), 400, "ssz-decode-error")
+        assert "content coding can't be read" in detail or "is no ExecutionPayloadEnvelopeAmsterdam" in detail
     assert origin.requests == []
 
 
@@ -183,8 +183,8 @@ def test_payload_that_exceeds_a_limit_is_rejected(nginx, origin, payload, coding
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
 def test_undecodable_call_is_forwarded_unchanged(nginx, origin, payload, coding):
     """A damaged or very long body is not known to be a call that the node lacks."""
-    said = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}'
-    origin.answers(answer(said, status=400))
+    error = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}'
+    origin.answers(answer(error, status=400))
     sound = CODERS[coding](call_of(payload))
     bomb = CODERS[coding](b" " * (70 << 20))
     for path, body in [
@@ -198,21 +198,21 @@ def test_undecodable_call_is_forwarded_unchanged(nginx, origin, payload, coding)
     ]:
         origin.requests.clear()
         response = post(nginx, body, coding, path=path)
-        assert (response.status, response.body) == (400, said)
-        (asked,) = origin.requests
-        assert (asked.path, asked.body) == (path, body)
-        assert asked.header("Content-Encoding") == coding
+        assert (response.status, response.body) == (400, error)
+        (request,) = origin.requests
+        assert (request.path, request.body) == (path, body)
+        assert request.header("Content-Encoding") == coding
 
 
 def test_other_compressed_calls_are_handled_as_without_the_witness_bridge(nginx, origin):
     origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":"0x1"}'))
     whole = call("eth_chainId")
     body = gzip.compress(whole)
-    for path, came in [("/", body), ("/off/", body), ("/always/", whole)]:
+    for path, forwarded in [("/", body), ("/off/", body), ("/always/", whole)]:
         origin.requests.clear()
         assert post(nginx, body, "gzip", path=path).body == b'{"jsonrpc":"2.0","id":1,"result":"0x1"}'
-        (asked,) = origin.requests
-        assert asked.body == came
+        (request,) = origin.requests
+        assert request.body == forwarded
     # the result of another call is transcoded
     origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":"0xabcd"}'))
     coded = gzip.compress(call("eth_getCode", '["0x00", "latest"]'))
@@ -221,11 +221,11 @@ def test_other_compressed_calls_are_handled_as_without_the_witness_bridge(nginx,
     # calls are stored with their compressed bodies
     origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":"0x1"}'))
     fields = [("Content-Type", "application/json"), ("Content-Encoding", "gzip")]
-    said = []
+    statuses = []
     for _ in range(2):
         with nginx.connect(port="port_rest_cached") as connection:
-            said.append(connection.exchange("/a", method="POST", headers=fields, body=body).header("Cache-Status"))
-    assert said[0] == "sszip; fwd=miss" and said[1].startswith("sszip; hit")
+            statuses.append(connection.exchange("/a", method="POST", headers=fields, body=body).header("Cache-Status"))
+    assert statuses[0] == "sszip; fwd=miss" and statuses[1].startswith("sszip; hit")
     # longer than a lookup reads
     long = call("eth_chainId")[:-1] + b" " * 9000 + b"}"
     coded = gzip.compress(long)
@@ -277,10 +277,10 @@ def test_compressed_witness_is_decoded_and_converted(nginx, origin, payload, fra
     response = post(nginx, body, "gzip", path=path + "/", accept=accept, fields=[("Accept", OCTETS)])
     assert response.decoded == flat(ssz)
     response = post(nginx, body, "gzip", path=path + "/", accept=accept)
-    said = json.loads(response.decoded)["result"]["witness"]
+    converted = json.loads(response.decoded)["result"]["witness"]
     expected = json.loads(result)["result"]["witness"]
     # a fourth list, without keys
-    assert said.endswith("c0") and said[12:-2].endswith(expected[12:])
+    assert converted.endswith("c0") and converted[12:-2].endswith(expected[12:])
 
 
 @pytest.mark.parametrize("split", [lambda body: [body], byte_chunks], ids=["whole", "bytewise"])

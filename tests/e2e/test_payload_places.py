@@ -157,13 +157,13 @@ def one(nginx, value, path, port, accept):
     fields, _ = ASKED[path]
     block = value["params"][0]["blockHash"]
     if port == "port":
-        asked = [*submission_of(value), *fields]
-        status, head, body = curl(nginx, port, path + ROUTE, asked, bytes.fromhex(value["ssz"]), accept)
+        headers = [*submission_of(value), *fields]
+        status, head, body = curl(nginx, port, path + ROUTE, headers, bytes.fromhex(value["ssz"]), accept)
         label, expected = "payloadstatuswithwitness;v=1", nested(bytes.fromhex(block[2:]))
         is_right = (body, head["content-type"], head.get("sszip-type")) == (expected, OCTETS, label)
     else:
-        asked = [("Content-Type", "application/json"), *submission_of(value)[1:], *fields]
-        status, head, body = curl(nginx, port, path + "/", asked, call_of(value), accept)
+        headers = [("Content-Type", "application/json"), *submission_of(value)[1:], *fields]
+        status, head, body = curl(nginx, port, path + "/", headers, call_of(value), accept)
         result = {"status": "VALID", "latestValidHash": block, "validationError": None, "witness": None}
         is_right = json.loads(body) == {"jsonrpc": "2.0", "id": 1, "result": result}
     is_right = is_right and status == 200 and int(head["content-length"]) == len(body)
@@ -173,27 +173,27 @@ def one(nginx, value, path, port, accept):
 @pytest.mark.parametrize("port", ["port", "port_rest"])
 def test_payloads_of_every_fork_reach_the_node_once_in_every_location(nginx, origin, values, port):
     origin.answers(Node(values))
-    asked = [(value, path) for path in ASKED for value in values]
+    submissions = [(value, path) for path in ASKED for value in values]
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
-        wrong = list(pool.map(lambda it: one(nginx, *it, port, None), asked))
+        wrong = list(pool.map(lambda it: one(nginx, *it, port, None), submissions))
     assert [it for it in wrong if it] == []
-    came = collections.Counter()
+    received = collections.Counter()
     for request in origin.received():
         if request.path == "/check":
             assert request.header("Authorization") == JWT[1]
             continue
         assert request.header("Authorization") in (JWT[1], BASIC[1])
         of = request.body if port == "port_rest" else json.dumps(json.loads(request.body)["params"])
-        came[request.path, of] += 1
+        received[request.path, of] += 1
     # each value once in each location: a payload is never sent twice
     expected = collections.Counter()
-    for value, path in asked:
+    for value, path in submissions:
         before = ASKED[path][1]
         if port == "port_rest":
             expected[before + ROUTE, bytes.fromhex(value["ssz"])] += 1
         else:
             expected[before + "/", json.dumps(value["params"])] += 1
-    assert came == expected
+    assert received == expected
 
 
 @pytest.mark.parametrize("port", ["port", "port_rest"])
@@ -231,9 +231,9 @@ def test_witness_is_readable_when_brotli_is_on(nginx, origin, values, accept, pa
     origin.answers(answer(ssz, type=OCTETS, framing="chunked"))
     fields = [("Content-Type", "application/json"), JWT]
     status, head, body = curl(nginx, "port_rest", path + "/", fields, call_of(value), accept)
-    said = json.loads(decoded(head.get("content-encoding"), body))["result"]
-    assert (status, said["status"]) == (200, "VALID")
-    assert said["witness"].endswith(state.hex() + "c0")
+    converted = json.loads(decoded(head.get("content-encoding"), body))["result"]
+    assert (status, converted["status"]) == (200, "VALID")
+    assert converted["witness"].endswith(state.hex() + "c0")
 
 
 def decoded(coding, body):

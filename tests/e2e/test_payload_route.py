@@ -100,9 +100,9 @@ def is_error(response, code, text="", id=1):
     assert response.status == 200, response.body[:300]
     assert response.header("Content-Type") == "application/json"
     assert response.header("Sszip-Type") is None
-    said = json.loads(response.decoded)
-    assert (said["jsonrpc"], said["id"], said["error"]["code"]) == ("2.0", id, code)
-    assert text in said["error"]["message"]
+    reply = json.loads(response.decoded)
+    assert (reply["jsonrpc"], reply["id"], reply["error"]["code"]) == ("2.0", id, code)
+    assert text in reply["error"]["message"]
 
 
 @pytest.mark.parametrize("port", ["port", "port_cached"])
@@ -117,13 +117,13 @@ def test_calls_of_every_fork_are_sent_to_the_route(nginx, origin, calls, port):
         assert response.header("Content-Type") == "application/json"
         assert (response.mode, response.framing) == ("json", "length")
         assert "Accept" in response.header("Vary").split(", ")
-        (asked,) = origin.requests
-        assert asked.body == bytes.fromhex(value["ssz"]), value["fork"]
-        assert (asked.method, asked.path) == ("POST", ROUTE)
-        assert asked.header("Content-Type") == asked.header("Accept") == OCTETS
-        assert asked.header("Eth-Execution-Version") == value["fork"]
-        assert asked.header("Content-Length") == str(len(asked.body))
-        assert asked.header("Authorization") == "Bearer a.b.c"
+        (request,) = origin.requests
+        assert request.body == bytes.fromhex(value["ssz"]), value["fork"]
+        assert (request.method, request.path) == ("POST", ROUTE)
+        assert request.header("Content-Type") == request.header("Accept") == OCTETS
+        assert request.header("Eth-Execution-Version") == value["fork"]
+        assert request.header("Content-Length") == str(len(request.body))
+        assert request.header("Authorization") == "Bearer a.b.c"
         assert "stored" not in (response.header("Cache-Status") or "")
 
 
@@ -132,11 +132,11 @@ def test_fork_is_detected_when_no_header_names_it(nginx, origin, calls):
     for value in calls:
         origin.requests.clear()
         assert post(nginx, payload_call(value)).status == 200
-        (asked,) = origin.requests
+        (request,) = origin.requests
         # payloads of prague are read as osaka's
         fork = "osaka" if value["fork"] == "prague" else value["fork"]
-        assert asked.header("Eth-Execution-Version") == fork
-        assert asked.body == bytes.fromhex(value["ssz"])
+        assert request.header("Eth-Execution-Version") == fork
+        assert request.body == bytes.fromhex(value["ssz"])
 
 
 @pytest.mark.parametrize("coding", [None, "gzip"])
@@ -155,17 +155,17 @@ def test_statuses_are_returned_as_ssz_or_json(nginx, origin, statuses, payload, 
             response = post(nginx, payload, accept="application/json" if number % 2 else None, coding=coding)
             assert response.header("Sszip-Type") is None
             assert response.header("Content-Type") == "application/json"
-            said = json.loads(response.decoded)["result"]
+            result = json.loads(response.decoded)["result"]
             expected = {"validationError": None, "latestValidHash": None, "witness": None, **value["result"]}
             if expected["status"] == "INVALID_BLOCK_HASH":
                 expected["status"] = "INVALID"
             if len(expected["validationError"] or "") > 1024:
-                expected["validationError"] = said["validationError"]
+                expected["validationError"] = result["validationError"]
             if expected["witness"]:
                 # four lists, the last of them empty
-                assert said.pop("witness").endswith("c0") and expected.pop("witness")
-            assert said == expected
-            seen.add((said["status"], "witness" in said))
+                assert result.pop("witness").endswith("c0") and expected.pop("witness")
+            assert result == expected
+            seen.add((result["status"], "witness" in result))
     assert seen >= {("VALID", False), ("VALID", True), ("SYNCING", True), ("INVALID", True)}
 
 
@@ -184,8 +184,8 @@ def test_path_of_the_route_follows_proxy_pass(nginx, origin, payload, path, expe
     origin.answers(octets(SYNCING))
     response = post(nginx, payload, path=path + "?x=%2f")
     assert json.loads(response.body)["result"]["status"] == "SYNCING"
-    (asked,) = origin.requests
-    path, _, query = asked.target.partition("?")
+    (request,) = origin.requests
+    path, _, query = request.target.partition("?")
     assert path == expected and query.startswith("x=%2f&n=")
     assert response.logged["status"] == 200
 
@@ -243,8 +243,8 @@ def test_invalid_status_is_a_502(nginx, origin, payload, body, accept):
     response = post(nginx, payload, accept=accept)
     assert (response.status, response.mode) == (502, "ssz-invalid")
     assert response.header("Content-Type") == "application/json"
-    said = json.loads(response.body)
-    assert (said["id"], said["error"]["code"]) == (1, -32603)
+    reply = json.loads(response.body)
+    assert (reply["id"], reply["error"]["code"]) == (1, -32603)
     assert len(origin.requests) == 1
 
 
@@ -283,9 +283,9 @@ def test_call_with_wrong_blob_hashes_is_invalid(nginx, origin, calls):
         params = [value["params"][0], wrong, *value["params"][2:]]
         for accept in (None, OCTETS):
             response = post(nginx, payload_call({**value, "params": params}), accept=accept)
-            said = json.loads(response.body)["result"]
-            assert (said["status"], said["latestValidHash"]) == ("INVALID", None)
-            assert "versioned hashes" in said["validationError"]
+            result = json.loads(response.body)["result"]
+            assert (result["status"], result["latestValidHash"]) == ("INVALID", None)
+            assert "versioned hashes" in result["validationError"]
             assert response.header("Content-Type") == "application/json"
     assert origin.requests == []
 
@@ -305,9 +305,9 @@ def test_other_requests_are_forwarded_unchanged(nginx, origin, payload):
         origin.requests.clear()
         response = post(nginx, body, path=path)
         assert response.body == result
-        (asked,) = origin.requests
-        assert (asked.body, asked.path) == (body, path)
-        assert asked.header("Content-Type") == "application/json"
+        (request,) = origin.requests
+        assert (request.body, request.path) == (body, path)
+        assert request.header("Content-Type") == "application/json"
 
 
 def test_call_that_exceeds_a_limit_is_rejected(nginx, origin, payload):
@@ -328,12 +328,12 @@ def test_call_in_a_file_is_sent_to_the_route(nginx, origin, calls):
 
 
 @pytest.mark.parametrize("end", [CLOSE, RESET], ids=["close", "reset"])
-@pytest.mark.parametrize("came", [0, 30])
-def test_call_is_not_repeated_when_the_node_aborts(nginx, origin, payload, end, came):
+@pytest.mark.parametrize("length", [0, 30])
+def test_call_is_not_repeated_when_the_node_aborts(nginx, origin, payload, end, length):
     nginx.expect("the response ended before|prematurely closed|reset by peer|no live upstreams")
     begun = head(headers=[("Content-Type", OCTETS), ("Content-Length", "9000")])
     origin.requests.clear()
-    origin.answers([begun + SYNCING.ljust(came, b"\0")[:came], end] if came else [end])
+    origin.answers([begun + SYNCING.ljust(length, b"\0")[:length], end] if length else [end])
     for accept in (None, OCTETS):
         origin.requests.clear()
         assert post(nginx, payload, accept=accept, port="port_several").status == 502

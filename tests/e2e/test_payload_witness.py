@@ -133,10 +133,10 @@ def is_problem(response, status, name, detail=""):
     assert response.header("Content-Type") == PROBLEM
     assert response.header("Sszip-Type") is None
     assert response.framing == "length"
-    said = json.loads(response.decoded)
-    assert said["type"] == f"/engine-api/errors/{name}"
-    assert detail in said.get("detail", "")
-    return said
+    problem = json.loads(response.decoded)
+    assert problem["type"] == f"/engine-api/errors/{name}"
+    assert detail in problem.get("detail", "")
+    return problem
 
 
 @pytest.mark.parametrize("port", ["port", "port_cached"])
@@ -147,16 +147,16 @@ def test_payloads_of_every_fork_are_sent_as_calls(nginx, origin, calls, port):
         fields = [OCTETS, ("Eth-Execution-Version", value["fork"]), ("Authorization", "Bearer a.b.c")]
         response = submit(nginx, bytes.fromhex(value["ssz"]), fields, port=port)
         is_status(response, SYNCING_SSZ)
-        (asked,) = origin.requests
-        call = json.loads(asked.body)
+        (request,) = origin.requests
+        call = json.loads(request.body)
         assert call.pop("params") == value["params"], value["fork"]
         method = f"engine_newPayloadWithWitnessV{value['version']}"
         assert call == {"jsonrpc": "2.0", "id": 1, "method": method}
-        assert (asked.method, asked.path) == ("POST", "/")
-        assert asked.header("Content-Type") == asked.header("Accept") == "application/json"
-        assert asked.header("Content-Length") == str(len(asked.body))
-        assert asked.header("Authorization") == "Bearer a.b.c"
-        assert asked.header("Accept-Encoding") == "identity"
+        assert (request.method, request.path) == ("POST", "/")
+        assert request.header("Content-Type") == request.header("Accept") == "application/json"
+        assert request.header("Content-Length") == str(len(request.body))
+        assert request.header("Authorization") == "Bearer a.b.c"
+        assert request.header("Accept-Encoding") == "identity"
         assert response.mode == "ssz"
         assert response.header("Cache-Status") is None or "stored" not in response.header("Cache-Status")
 
@@ -200,8 +200,8 @@ def test_path_of_the_call_follows_proxy_pass(nginx, origin, payload, port, path,
     origin.answers(SYNCING)
     response = submit(nginx, payload, path=path + "?x=%2f", port=port)
     is_status(response, SYNCING_SSZ)
-    (asked,) = origin.requests
-    path, _, query = asked.target.partition("?")
+    (request,) = origin.requests
+    path, _, query = request.target.partition("?")
     assert path == expected
     assert query.startswith("x=%2f&n=")
     # the log has the client's target
@@ -296,15 +296,15 @@ def test_invalid_payload_is_rejected(nginx, origin, calls, port):
                 assert wrong == ssz[:-1]
                 origin.requests.clear()
                 continue
-            said = is_problem(response, 400, "ssz-decode-error", "the body is no ExecutionPayloadEnvelope")
-            assert "byte " in said["detail"]
+            problem = is_problem(response, 400, "ssz-decode-error", "the body is no ExecutionPayloadEnvelope")
+            assert "byte " in problem["detail"]
             assert response.mode == "ssz-invalid"
     assert origin.requests == []
     deep = bytes.fromhex(next(it["ssz"] for it in calls if it["fork"] == "shanghai"))
     # 17 withdrawals
     response = submit(nginx, deep + bytes(44 * 17), [OCTETS, ("Eth-Execution-Version", "shanghai")], port=port)
-    said = is_problem(response, 400, "ssz-decode-error")
-    assert "payload.withdrawals, byte " in said["detail"]
+    problem = is_problem(response, 400, "ssz-decode-error")
+    assert "payload.withdrawals, byte " in problem["detail"]
 
 
 @pytest.mark.parametrize(
@@ -348,9 +348,9 @@ def test_other_requests_are_forwarded_unchanged(nginx, origin, payload):
         origin.requests.clear()
         response = nginx.get(path, None, method=method, body=payload, headers=fields)
         assert response.body == b"x"
-        (asked,) = origin.requests
-        assert (asked.body, asked.path) == (payload, path)
-        assert asked.header("Content-Type") == "application/octet-stream"
+        (request,) = origin.requests
+        assert (request.body, request.path) == (payload, path)
+        assert request.header("Content-Type") == "application/octet-stream"
 
 
 def test_payload_that_exceeds_a_limit_is_rejected(nginx, origin, payload):
@@ -391,7 +391,7 @@ def test_unauthorized_payload_does_not_reach_the_node(nginx, origin, payload):
     assert origin.requests == []
     basic = ("Authorization", "Basic " + base64.b64encode(b"a:b").decode())
     is_status(submit(nginx, payload, [OCTETS, AMSTERDAM, basic], path=path), SYNCING_SSZ)
-    assert [asked.header("Authorization") for asked in origin.requests] == [basic[1]]
+    assert [request.header("Authorization") for request in origin.requests] == [basic[1]]
 
 
 def test_payload_in_chunks_or_in_a_file_is_sent_as_a_call(nginx, origin, calls):
@@ -408,19 +408,19 @@ def test_payload_in_chunks_or_in_a_file_is_sent_as_a_call(nginx, origin, calls):
                 pieces = [ssz[n : n + 7000] for n in range(0, len(ssz), 7000)]
                 body = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
             is_status(submit(nginx, body, fields, path=path), SYNCING_SSZ)
-            (asked,) = origin.requests
-            assert json.loads(asked.body)["params"] == long["params"]
-            assert asked.header("Transfer-Encoding") is None
+            (request,) = origin.requests
+            assert json.loads(request.body)["params"] == long["params"]
+            assert request.header("Transfer-Encoding") is None
 
 
 @pytest.mark.parametrize("end", [CLOSE, RESET], ids=["close", "reset"])
-@pytest.mark.parametrize("came", [0, 30, 9000])
-def test_payload_is_not_repeated_when_the_node_aborts(nginx, origin, payload, end, came):
+@pytest.mark.parametrize("length", [0, 30, 9000])
+def test_payload_is_not_repeated_when_the_node_aborts(nginx, origin, payload, end, length):
     nginx.expect("the response ended before|prematurely closed|reset by peer|no live upstreams")
     body = b'{"jsonrpc":"2.0","id":1,"result":{"status":"VALID","witness":"0x%b"}}' % (b"c0" * 9000)
     begun = head(headers=[("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
     origin.requests.clear()
-    origin.answers([begun + body[:came], end] if came else [end])
+    origin.answers([begun + body[:length], end] if length else [end])
     assert submit(nginx, payload, port="port_several").status == 502
     assert len(origin.requests) == 1
 

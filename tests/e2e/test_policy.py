@@ -196,8 +196,8 @@ def test_ambiguous_call_is_rejected(nginx, origin, node, path, body):
     for sent in (body, b"[" + body + b"," + GOOD + b"]"):
         response = send(nginx, path, sent)
         assert response.status == 200
-        said = json.loads(response.body)
-        assert said["id"] is None and said["error"]["code"] in (-32600, -32700)
+        reply = json.loads(response.body)
+        assert reply["id"] is None and reply["error"]["code"] in (-32600, -32700)
     assert not origin.received()
 
 
@@ -271,10 +271,10 @@ def switched(protocol):
     return [(head % protocol).encode(), CloseWithoutResponse()]
 
 
-@pytest.mark.parametrize("path, asked, protocol", [("/h2c", None, "h2c"), ("/allowed", "websocket", "h2c")])
-def test_switch_of_protocols_is_a_bad_gateway(nginx, origin, path, asked, protocol):
+@pytest.mark.parametrize("path, requested, protocol", [("/h2c", None, "h2c"), ("/allowed", "websocket", "h2c")])
+def test_switch_of_protocols_is_a_bad_gateway(nginx, origin, path, requested, protocol):
     origin.answers(switched(protocol))
-    headers = [("Upgrade", asked), ("Connection", "upgrade")] if asked else []
+    headers = [("Upgrade", requested), ("Connection", "upgrade")] if requested else []
     assert send(nginx, path, None, headers, method="GET").status == 502
 
 
@@ -304,8 +304,8 @@ def test_location_with_rules_inherits_none(nginx, origin, node):
 def test_batch_above_the_limit_is_rejected(nginx, origin, node):
     assert len(json.loads(send(nginx, "/batches", b"[%b,%b]" % (GOOD, GOOD)).body)) == 2
     origin.requests.clear()
-    said = json.loads(send(nginx, "/batches", b"[%b,%b,%b]" % (GOOD, GOOD, GOOD)).body)
-    assert said["error"] == {"code": -32600, "message": "a batch may have 2 calls at most"}
+    reply = json.loads(send(nginx, "/batches", b"[%b,%b,%b]" % (GOOD, GOOD, GOOD)).body)
+    assert reply["error"] == {"code": -32600, "message": "a batch may have 2 calls at most"}
     assert not origin.received()
     assert len(json.loads(send(nginx, "/cached", b"[" + b",".join([GOOD] * 300) + b"]").body)) == 300
 
@@ -355,12 +355,12 @@ def test_methods_and_denials_are_available_to_logs_and_maps(nginx, origin, node)
         new = log.read_text().splitlines()[before:]
         return new if len(new) == 6 else None
 
-    said = nginx.wait_for(lines, "the log")
-    assert said[1].endswith("|-|2|trace_block")
-    assert said[2].endswith("|-|2|trace_block,eth_chainId")
-    assert said[3] == "denied|denied|1|-|debug_traceTransaction"
-    assert said[4] == "merged|-|1|2|debug_traceTransaction,eth_chainId"
-    assert said[5] == "denied|denied|-|-|-"
+    logged = nginx.wait_for(lines, "the log")
+    assert logged[1].endswith("|-|2|trace_block")
+    assert logged[2].endswith("|-|2|trace_block,eth_chainId")
+    assert logged[3] == "denied|denied|1|-|debug_traceTransaction"
+    assert logged[4] == "merged|-|1|2|debug_traceTransaction,eth_chainId"
+    assert logged[5] == "denied|denied|-|-|-"
 
 SERVER = "server { listen 127.0.0.1:@port@; location / { %s proxy_pass http://@origin@; } }"
 
@@ -374,7 +374,7 @@ def configuration_test(origin, line):
 
 
 @pytest.mark.parametrize(
-    "line, said",
+    "line, message",
     [
         ("sszip_method forbid a_b;", 'has an invalid value "forbid": it must be "allow", "deny" or "limit=NUMBER"'),
         ("sszip_method limit a_b;", 'has an invalid value "limit": it must be "allow", "deny" or "limit=NUMBER"'),
@@ -393,10 +393,10 @@ def configuration_test(origin, line):
         ("sszip_batch_max 5 deny deny;", "invalid number of arguments"),
     ],
 )
-def test_invalid_rule_is_rejected(session_origin, line, said):
+def test_invalid_rule_is_rejected(session_origin, line, message):
     status, text = configuration_test(session_origin, line)
     assert status != 0
-    assert said in text and re.search(r"nginx\.conf:\d+", text), text
+    assert message in text and re.search(r"nginx\.conf:\d+", text), text
 
 
 def test_rules_without_sszip_on_are_warned_of(session_origin):

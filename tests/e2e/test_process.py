@@ -124,8 +124,8 @@ def test_loaded_module_changes_nothing_without_its_directive(start_nginx, origin
 def test_valid_configuration_has_no_warnings(line):
     nginx = Nginx(f"{line} server {{ listen 127.0.0.1:@port@; }}")
     try:
-        status, said = nginx.test()
+        status, output = nginx.test()
     finally:
         nginx.stop()
     assert status == 0
-    assert len(said.splitlines()) == 2, said
+    assert len(output.splitlines()) == 2, output

@@ -264,15 +264,15 @@ CLIENTS = {
 CARRIED = {"date", "content-length", "transfer-encoding", "content-encoding", "connection", "cache-status", "age", "etag", "vary", "accept-ranges"}
 
 
-def node_of(asked=None):
+def node_of(requests=None):
     """A node with CORS as in geth, with another chain on each path."""
     results = {"eth_getBlockByHash": BLOCK, "eth_sendRawTransaction": b'"0x00"', "debug_traceBlock": b'"traced"'}
     nodes = {path: Node({"eth_chainId": number, **results}, newline=b"") for path, number in {"/": b'"0x1"', "/mainnet": b'"0x1"', "/gnosis": b'"0x64"'}.items()}
 
     def script(request):
         # the copies of a mirror arrive at any time
-        if asked is not None and not request.path.startswith("/copy"):
-            asked.append(request)
+        if requests is not None and not request.path.startswith("/copy"):
+            requests.append(request)
         if request.path.startswith("/judge"):
             status = 403 if request.path.endswith("bad") else 204
             return answer(b"", status=status, headers=[("X-Plan", "free")])
@@ -359,13 +359,13 @@ def test_responses_equal_those_without_sszip(proxies, origin, server, order):
 
 @pytest.mark.parametrize("order", [None, "before", "after"])
 def test_transactions_reach_the_node_each_time(proxies, origin, order):
-    asked = []
-    origin.answers(node_of(asked))
+    requests = []
+    origin.answers(node_of(requests))
     for server in ("plain", "lua", "ws", "split"):
-        before = len(asked)
+        before = len(requests)
         for n in range(1, 6):
             assert exchange_with(proxies[order], server, "gzip", "send", "/").status == 200
-            assert len(asked) == before + n
+            assert len(requests) == before + n
 
 
 def test_hits_are_limited_by_limit_req(proxies, origin):

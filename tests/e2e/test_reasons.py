@@ -126,9 +126,9 @@ def test_batch_hits_and_the_ratio_of_hits_are_logged(start_nginx, origin):
 
 def test_cache_without_sszip_on_is_warned_of(session_origin):
     nginx = Nginx("server { listen 127.0.0.1:@port@; location /x { sszip_cache on; proxy_pass http://@origin@; } }", origin=session_origin)
-    status, said = nginx.test()
+    status, output = nginx.test()
     assert status == 0
-    assert '"sszip_cache on" has no effect in location "/x": "sszip on" is missing' in said
+    assert '"sszip_cache on" has no effect in location "/x": "sszip on" is missing' in output
     nginx.stop()
 
 

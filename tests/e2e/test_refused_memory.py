@@ -118,7 +118,7 @@ def wait_until_stored(nginx, number):
     )
 
 
-class Asked:
+class BlockRequest:
     """A request, with the calls of it that are in the cache."""
 
     def __init__(self, nginx, length, kind, accept, port="port"):
@@ -181,18 +181,18 @@ def test_response_is_right_or_an_error_when_any_allocation_fails(nginx, origin, 
     # more than one header that is passed on: their list does not fit into a pool
     fields = [("X-Node", "1"), ("X-Block", "2")]
     origin.answers(node(LENGTHS[size], framing=framing, headers=fields))
-    asked = Asked(nginx, LENGTHS[size], kind, accept, "port_small")
+    request = BlockRequest(nginx, LENGTHS[size], kind, accept, "port_small")
     (worker,) = nginx.workers()
     outcomes = []
     for skip in itertools.count():
-        numbers = asked.prepare()
+        numbers = request.prepare()
         with preload.refusing(worker, skip=skip):
-            outcomes.append(asked(numbers))
+            outcomes.append(request(numbers))
         assert nginx.workers() == [worker], nginx.error_log()[-2000:]
         if not preload["refused"]:
             break
         # nothing is stuck: neither the flight nor the memory
-        assert asked(numbers) == "whole"
+        assert request(numbers) == "whole"
     assert len(outcomes) > 20
     assert outcomes[-1] == "whole"
 
@@ -235,12 +235,12 @@ def test_response_is_right_or_an_error_when_an_allocation_fails_after_buffering(
     origin.answers(sends(node(length, framing=framing, split=halves)))
     # within the window until the node has paused for too long, or beyond it
     port = f"port_{'64k' if sends is pausing else '1k'}_{pool}"
-    asked = Asked(nginx, length, "miss", accept, port)
+    request = BlockRequest(nginx, length, "miss", accept, port)
     (worker,) = nginx.workers()
     for skip in itertools.count():
-        numbers = asked.prepare()
+        numbers = request.prepare()
         with preload.refusing(worker, skip=skip):
-            outcome = asked(numbers)
+            outcome = request(numbers)
         assert nginx.workers() == [worker], nginx.error_log()[-2000:]
         if not preload["refused"]:
             break
@@ -259,18 +259,18 @@ def test_response_is_right_or_a_502_when_its_header_list_cannot_be_allocated(ngi
     length = LENGTHS[size]
     good, many = node(length, framing=framing), node(length, framing=framing, headers=MANY)
     origin.answers(good)
-    asked = Asked(nginx, length, "mixed", accept)
+    request = BlockRequest(nginx, length, "mixed", accept)
     origin.answers(many)
     (worker,) = nginx.workers()
     outcomes = []
     for skip in range(2):
-        numbers = asked.prepare()
+        numbers = request.prepare()
         before = len(origin.received())
         with preload.refusing(worker, sizes=(300 * 32, 320 * 32), skip=skip):
-            outcomes.append(asked(numbers))
+            outcomes.append(request(numbers))
         assert preload["refused"] == 1
         assert len(origin.received()) == before + 1
-        assert asked(numbers) == "whole"
+        assert request(numbers) == "whole"
     assert outcomes == ["whole", 502]
     assert "no memory for the whole answer" in nginx.error_log()
 
@@ -287,13 +287,13 @@ def test_client_of_ssz_only_gets_a_502_when_a_head_cannot_be_evaluated(nginx, or
     origin.answers(answer(VALUE, headers=fields, framing=framing), CONSOLIDATIONS)
     octets = [("Accept", "application/octet-stream")]
     (worker,) = nginx.workers()
-    said = nginx.error_log().count("the response was not judged")
+    before = nginx.error_log().count("the response was not judged")
     # the list is an allocation of its own
     with preload.refusing(worker, sizes=(300 * 32, 320 * 32)):
         response = nginx.get(CONSOLIDATIONS, None, headers=octets)
     assert preload["refused"] == 1
     assert (response.status, response.body) == (502, b"the page")
-    assert nginx.error_log().count("the response was not judged") == said + 1
+    assert nginx.error_log().count("the response was not judged") == before + 1
     with preload.refusing(worker, sizes=(300 * 32, 320 * 32)):
         response = nginx.get(CONSOLIDATIONS, None, headers=[("Accept", "application/json")])
     assert preload["refused"] == 1
@@ -312,23 +312,23 @@ def test_batch_is_a_502_when_its_buffers_cannot_be_allocated(nginx, origin, prel
     """The head is buffered, the batch is complete, and can't be sent."""
     length = LENGTHS[size]
     origin.answers(node(length))
-    asked = Asked(nginx, length, "mixed", accept, "port_small")
+    request = BlockRequest(nginx, length, "mixed", accept, "port_small")
     (worker,) = nginx.workers()
-    said = nginx.error_log().count("no memory for the answer")
+    before = nginx.error_log().count("no memory for the answer")
     outcomes = []
 
     def logged():
-        return nginx.error_log().count("no memory for the answer") - said
+        return nginx.error_log().count("no memory for the answer") - before
 
     # the network decides how many buffers precede the response's: a turn may skip them
     for _ in range(10):
         for skip in itertools.count():
-            numbers = asked.prepare()
+            numbers = request.prepare()
             with preload.refusing(worker, BUFFER, skip=skip):
-                outcomes.append(asked(numbers))
+                outcomes.append(request(numbers))
             if not preload["refused"]:
                 break
-            assert asked(numbers) == "whole"
+            assert request(numbers) == "whole"
         if logged():
             break
     assert 0 < logged() <= outcomes.count(502)
@@ -346,20 +346,20 @@ def test_merge_on_a_thread_is_a_502_when_an_allocation_fails(nginx, origin, prel
             LENGTHS["long"], framing=framing, **({"coding": "gzip"} if framing == "chunked" else {})
         )
     )
-    asked = Asked(nginx, LENGTHS["long"], "mixed", accept)
+    request = BlockRequest(nginx, LENGTHS["long"], "mixed", accept)
     (worker,) = nginx.workers()
-    said = nginx.error_log().count("no memory for the whole answer")
+    before = nginx.error_log().count("no memory for the whole answer")
     outcomes = []
     for skip in itertools.count():
-        numbers = asked.prepare()
+        numbers = request.prepare()
         with preload.refusing(worker, LONG, LIBRARIES, OTHER_THREADS, skip=skip):
-            outcomes.append(asked(numbers))
+            outcomes.append(request(numbers))
         if not preload["refused"]:
             break
-        assert asked(numbers) == "whole"
+        assert request(numbers) == "whole"
     assert outcomes[-1] == "whole"
     assert set(outcomes[:-1]) <= {"whole", "errors", 502} and 502 in outcomes
-    assert nginx.error_log().count("no memory for the whole answer") - said == outcomes.count(502)
+    assert nginx.error_log().count("no memory for the whole answer") - before == outcomes.count(502)
 
 
 @pytest.mark.parametrize("most", [1, 100], ids=["once", "from-then-on"])
@@ -370,16 +370,16 @@ def test_batch_is_whole_or_a_502_when_the_event_loop_has_no_memory(nginx, origin
     """The node's part is buffered; it may be sent after the stored responses, which takes
     memory, too."""
     origin.answers(node(LENGTHS[size], framing=framing))
-    asked = Asked(nginx, LENGTHS[size], "mixed", accept)
+    request = BlockRequest(nginx, LENGTHS[size], "mixed", accept)
     (worker,) = nginx.workers()
     outcomes = []
     for skip in itertools.count():
-        numbers = asked.prepare()
+        numbers = request.prepare()
         with preload.refusing(worker, LONG, LIBRARIES, MAIN_THREAD, skip=skip, most=most):
-            outcomes.append(asked(numbers))
+            outcomes.append(request(numbers))
         if not preload["refused"]:
             break
-        assert asked(numbers) == "whole"
+        assert request(numbers) == "whole"
     assert outcomes[-1] == "whole"
     assert set(outcomes) <= {"whole", 502}
 

@@ -89,13 +89,13 @@ def test_compressed_chunked_request_is_looked_up(nginx, node, origin, target):
     response = post(nginx, target, chunked(gzip.compress(CHAIN_ID), 7), headers)
     assert response.decoded == b'{"jsonrpc":"2.0","id":1,"result":"0x1"}\n'
     assert cache_status(response) == "sszip; fwd=miss"
-    (asked,) = origin.received()
-    assert asked.all("Transfer-Encoding") == []
+    (request,) = origin.received()
+    assert request.all("Transfer-Encoding") == []
     if target == "/chunks":
-        assert asked.header("Content-Encoding") == "gzip"
+        assert request.header("Content-Encoding") == "gzip"
     else:
-        assert asked.all("Content-Encoding") == []
-        assert (asked.header("Content-Length"), asked.body) == (str(len(CHAIN_ID)), CHAIN_ID)
+        assert request.all("Content-Encoding") == []
+        assert (request.header("Content-Length"), request.body) == (str(len(CHAIN_ID)), CHAIN_ID)
     assert is_hit(nginx, target)
 
 
@@ -126,8 +126,8 @@ def test_undecodable_request_is_forwarded_unchanged(nginx, origin, target, body,
     origin.answers(lambda _: answer(b'{"jsonrpc":"2.0","id":1,"result":"0x9"}', type="application/json"))
     for _ in range(2):
         assert cache_status(post(nginx, target, body)) == f"sszip; fwd=bypass; detail={detail}"
-    assert [asked.body for asked in origin.received()] == [body] * 2
-    assert all(asked.header("Content-Encoding") == "gzip" for asked in origin.received())
+    assert [request.body for request in origin.received()] == [body] * 2
+    assert all(request.header("Content-Encoding") == "gzip" for request in origin.received())
 
 
 def test_compressed_request_in_a_file_is_forwarded_unchanged(nginx, node, origin):
@@ -152,9 +152,9 @@ def test_requests_are_decoded_after_the_node_rejected_a_coding_once(nginx, origi
     assert post(nginx, "/refused", SOUND).status == 415
     response = post(nginx, "/refused", SOUND)
     assert (response.status, cache_status(response)) == (200, "sszip; fwd=miss")
-    assert [bool(asked.all("Content-Encoding")) for asked in origin.received()] == [True, False]
-    asked = origin.received()[1]
-    assert (asked.header("Content-Length"), asked.body) == (str(len(CHAIN_ID)), CHAIN_ID)
+    assert [bool(forwarded.all("Content-Encoding")) for forwarded in origin.received()] == [True, False]
+    forwarded = origin.received()[1]
+    assert (forwarded.header("Content-Length"), forwarded.body) == (str(len(CHAIN_ID)), CHAIN_ID)
     assert is_hit(nginx, "/refused")
     # another location has its own node
     assert post(nginx, "/other", SOUND).status == 415
@@ -164,9 +164,9 @@ def test_uncacheable_request_is_decoded_and_sent_once(nginx, node, origin):
     body = call("eth_sendRawTransaction", '["0x02"]')
     response = post(nginx, "/always/sent", gzip.compress(body))
     assert cache_status(response) == "sszip; fwd=bypass; detail=rpc-method"
-    (asked,) = origin.received()
-    assert asked.body == body and node.count() == 1
-    assert asked.all("Content-Encoding") == []
+    (request,) = origin.received()
+    assert request.body == body and node.count() == 1
+    assert request.all("Content-Encoding") == []
 
 
 def test_compressed_request_with_expect_continue_is_decoded(nginx, node, origin):
@@ -174,10 +174,10 @@ def test_compressed_request_with_expect_continue_is_decoded(nginx, node, origin)
     head = ["POST /always/expect HTTP/1.1", "Host: x", "Expect: 100-continue", f"Content-Length: {len(SOUND)}", *lines]
     with connected(nginx.port) as connection:
         connection.send(("\r\n".join(head) + "\r\n\r\n").encode())
-        told = b""
-        while not told.endswith(b"\r\n\r\n"):
-            told += connection.socket.recv(1)
-        assert told.startswith(b"HTTP/1.1 100")
+        interim = b""
+        while not interim.endswith(b"\r\n\r\n"):
+            interim += connection.socket.recv(1)
+        assert interim.startswith(b"HTTP/1.1 100")
         connection.send(SOUND)
         assert cache_status(connection.read("POST")) == "sszip; fwd=miss"
     assert origin.received()[0].body == CHAIN_ID
@@ -192,8 +192,8 @@ def test_background_update_of_a_compressed_request_is_decoded(nginx, node, origi
         return "hit" in (cache_status(post(nginx, "/updated", body)) or "") and len(origin.received()) > 1
 
     nginx.wait_for(updated, "an update")
-    for asked in origin.received():
-        assert (asked.body, asked.all("Content-Encoding")) == (call("eth_blockNumber"), [])
+    for request in origin.received():
+        assert (request.body, request.all("Content-Encoding")) == (call("eth_blockNumber"), [])
 
 
 def test_split_batch_of_a_compressed_request_is_decoded(nginx, node, origin):
@@ -203,9 +203,9 @@ def test_split_batch_of_a_compressed_request_is_decoded(nginx, node, origin):
     response = post(nginx, "/batch", gzip.compress(batch))
     expected = b'[{"jsonrpc":"2.0","id":7,"result":"0x1"},{"jsonrpc":"2.0","id":8,"result":"0x2"}]'
     assert response.decoded.replace(b"\n", b"") == expected
-    (asked,) = origin.received()
-    assert asked.body == b"[%b]" % call("eth_blockNumber", id="8")
-    assert asked.all("Content-Encoding") == []
+    (request,) = origin.received()
+    assert request.body == b"[%b]" % call("eth_blockNumber", id="8")
+    assert request.all("Content-Encoding") == []
 
 
 def test_log_has_the_request_body_of_the_client(nginx, node):

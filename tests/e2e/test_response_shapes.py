@@ -132,19 +132,19 @@ def test_response_is_stored_when_its_client_aborts(nginx, origin, accept, framin
         script = [head(200, [JSON, ("Content-Length", str(len(body)))]), body[:half], WaitFor(gate), body[half:]]
     origin.answers(script, "/left")
     number = {"length": 0x10, "chunked": 0x20}[framing] + len(accept)
-    asked = call("eth_getBlockByHash", f'["0x{number:064x}",true]')
+    request = call("eth_getBlockByHash", f'["0x{number:064x}",true]')
     with nginx.connect() as client:
-        client.send(request_bytes("/left", method="POST", headers=[JSON, *accept], body=asked))
+        client.send(request_bytes("/left", method="POST", headers=[JSON, *accept], body=request))
         nginx.wait_for(lambda: origin.received("/left"), "the node to be asked")
         time.sleep(0.2)
         client.reset()
     time.sleep(0.1)
     gate.set()
     nginx.wait_for(
-        lambda: (post(nginx, "/left", asked).header("Cache-Status") or "").startswith("sszip; hit"), "a hit"
+        lambda: (post(nginx, "/left", request).header("Cache-Status") or "").startswith("sszip; hit"), "a hit"
     )
     assert len(origin.received("/left")) == 1
-    assert post(nginx, "/left", asked).body == body
+    assert post(nginx, "/left", request).body == body
 
 
 def test_worker_survives_clients_that_abort_during_compression(nginx, origin):
@@ -152,9 +152,9 @@ def test_worker_survives_clients_that_abort_during_compression(nginx, origin):
     origin.answers(answer(body), "/posted")
     origin.answers(answer(b"x", type="text/plain"), "/part")
     for n in range(12):
-        asked = call("eth_getBlockByHash", f'["0x{n:064x}",true]')
+        request = call("eth_getBlockByHash", f'["0x{n:064x}",true]')
         with nginx.connect() as client:
-            client.send(request_bytes("/posted", method="POST", headers=[JSON, GZIP], body=asked))
+            client.send(request_bytes("/posted", method="POST", headers=[JSON, GZIP], body=request))
             nginx.wait_for(lambda n=n: len(origin.received("/posted")) > n, "the node to be asked")
             # before, during and after compression
             time.sleep(0.01 * n)

@@ -18,7 +18,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize(
-    "upstream, said",
+    "upstream, message",
     [
         ("http://127.0.0.1:{port}", "port {port}"),
         ("http://localhost:{port}/path", "localhost port {port}"),
@@ -26,7 +26,7 @@ pytestmark = [
         ("127.0.0.1:8545", "is not http://HOST[:PORT][/PATH]"),
     ],
 )
-def test_invalid_upstream_is_reported(upstream, said):
+def test_invalid_upstream_is_reported(upstream, message):
     port = free_port()
     ports = {name: str(free_port()) for name in ("NGINX_PORT", "ENVOY_PORT", "WASM_PORT", "REPLAY_PORT")}
     upstream = upstream.format(port=port)
@@ -34,7 +34,7 @@ def test_invalid_upstream_is_reported(upstream, said):
     command = [ROOT / "scripts/run"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert done.returncode != 0
-    assert f"UPSTREAM={upstream}" in done.stderr and said.format(port=port) in done.stderr
+    assert f"UPSTREAM={upstream}" in done.stderr and message.format(port=port) in done.stderr
 
 
 def test_invalid_port_is_reported():
@@ -50,6 +50,6 @@ def test_ports_in_use_are_reported_with_the_variables_to_set():
         ports |= {"ENVOY_PORT": str(one.getsockname()[1]), "REPLAY_PORT": str(other.getsockname()[1])}
         done = subprocess.run([ROOT / "scripts/run"], env=os.environ | ports, capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert done.returncode != 0
-    for name, what in (("ENVOY_PORT", "Envoy"), ("REPLAY_PORT", "the replay node")):
-        assert f"127.0.0.1:{ports[name]}, for {what}, is in use; set {name} to a free port" in done.stderr
+    for name, server in (("ENVOY_PORT", "Envoy"), ("REPLAY_PORT", "the replay node")):
+        assert f"127.0.0.1:{ports[name]}, for {server}, is in use; set {name} to a free port" in done.stderr
     assert "set NGINX_PORT" not in done.stderr and "set WASM_PORT" not in done.stderr

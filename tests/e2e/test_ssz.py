@@ -100,12 +100,12 @@ ROUTES = {
     "AttestationData": "/eth/v1/validator/attestation_data",
 }
 # from gloas on there are no blinded blocks, and contents have another route
-CONTENTS_BESIDE = "/eth/v4/validator/blocks/1"
+GLOAS_CONTENTS = "/eth/v4/validator/blocks/1"
 
 
 def route(value):
-    beside = value["type"] == "BlockContents" and value["fork"] in ("gloas", "heze")
-    return CONTENTS_BESIDE if beside else ROUTES[value["type"]]
+    is_gloas_contents = value["type"] == "BlockContents" and value["fork"] in ("gloas", "heze")
+    return GLOAS_CONTENTS if is_gloas_contents else ROUTES[value["type"]]
 
 
 BLOCKS = "/eth/v2/beacon/blocks/7"
@@ -129,7 +129,7 @@ def specified(cache_directory):
 def enveloped(value):
     body = {"version": value["fork"], "execution_optimistic": False, "finalized": True, "data": value["data"]}
     headers = [("Eth-Consensus-Version", value["fork"])]
-    if route(value) == CONTENTS_BESIDE:
+    if route(value) == GLOAS_CONTENTS:
         headers.append(("Eth-Execution-Payload-Included", "true"))
     elif "validator/blocks" in route(value):
         headers.append(("Eth-Execution-Payload-Blinded", str(value["type"].startswith("Blinded")).lower()))
@@ -394,12 +394,12 @@ def test_response_is_complete_when_nginx_reloads(nginx, origin):
 
     origin.answers(slowly)
     got = []
-    asks = threading.Thread(target=lambda: got.append(nginx.get(CONSOLIDATIONS, None, headers=[OCTETS])))
-    asks.start()
+    thread = threading.Thread(target=lambda: got.append(nginx.get(CONSOLIDATIONS, None, headers=[OCTETS])))
+    thread.start()
     assert sent.wait(20)
     nginx.reload()
     go_on.set()
-    asks.join(30)
+    thread.join(30)
     assert got[0].body == ONE_SSZ * 50_000
 
 
@@ -423,10 +423,10 @@ def test_formats_are_not_mixed_under_random_load(nginx, origin, port):
     ssz = ONE_SSZ * 200
     # some responses of the node are no valid value
     spoilt = value.replace(b'"515"', b'"+15"', 1)
-    asked = itertools.count(1)
+    request_numbers = itertools.count(1)
 
     def script(request):
-        body = spoilt if next(asked) % 7 == 0 else value
+        body = spoilt if next(request_numbers) % 7 == 0 else value
         vary = [("Vary", "Accept")] if "head" in request.path else []
         coded = gzipped(body) if "gzip" in request.path else body
         coding = [("Content-Encoding", "gzip")] if "gzip" in request.path else []

@@ -226,7 +226,7 @@ def test_memory_for_a_long_witness_is_close_to_its_ssz(start_nginx, origin, fram
 
 def test_payload_is_sent_once_whatever_the_response(nginx, origin):
     """The body has megabytes, which nginx writes to a file; the request is not repeated."""
-    asked = call("engine_newPayloadWithWitnessV4", '[{"transactions":["0x%s"]}]' % ("ab" * 400_000))
+    body = call("engine_newPayloadWithWitnessV4", '[{"transactions":["0x%s"]}]' % ("ab" * 400_000))
     basic = ("Authorization", "Basic YTpi")
     nginx.expect("prematurely closed|reset by peer")
     valid = b'{"status":"VALID","latestValidHash":null,"validationError":null}'
@@ -243,10 +243,10 @@ def test_payload_is_sent_once_whatever_the_response(nginx, origin):
     ):
         origin.requests.clear()
         origin.answers(script)
-        response = post(nginx, asked, path="/tiny/", headers=[basic])
+        response = post(nginx, body, path="/tiny/", headers=[basic])
         assert response.status == status
         assert (response.header("Sszip-Type") is None) == (script != result(valid))
-        assert [request.body for request in origin.requests] == [asked]
+        assert [request.body for request in origin.requests] == [body]
         assert origin.requests[0].header("Authorization") == basic[1]
 
 
@@ -298,7 +298,7 @@ def test_error_status_and_body_are_sent_unchanged(nginx, origin, status):
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "body",
     [
         b"[" + CODE + b"]",
         b"[" + CODE + b"," + CODE + b"]",
@@ -311,11 +311,11 @@ def test_error_status_and_body_are_sent_unchanged(nginx, origin, status):
         b"null",
     ],
 )
-def test_other_requests_are_not_transcoded(nginx, origin, asked):
+def test_other_requests_are_not_transcoded(nginx, origin, body):
     origin.answers(result(b'"0x6001"'))
-    response = post(nginx, asked)
+    response = post(nginx, body)
     is_json(response, b'{"jsonrpc":"2.0","id":1,"result":"0x6001"}')
-    assert origin.requests[-1].body == asked
+    assert origin.requests[-1].body == body
     assert origin.requests[-1].header("Accept") == OCTETS[1]
 
 
@@ -356,9 +356,9 @@ def test_result_is_sent_as_json_when_transcoding_is_off(nginx, origin):
 def test_result_of_a_request_in_a_file_is_transcoded(nginx, origin):
     origin.answers(result(b'"0x6001"'))
     for size in (20_000, 900_000):
-        asked = CODE[:-1] + b" " * size + b"}"
-        is_ssz(post(nginx, asked, path="/tiny/"), b"\x60\x01", "ByteString")
-        assert origin.requests[-1].body == asked
+        body = CODE[:-1] + b" " * size + b"}"
+        is_ssz(post(nginx, body, path="/tiny/"), b"\x60\x01", "ByteString")
+        assert origin.requests[-1].body == body
 
 
 def test_result_of_a_chunked_request_is_transcoded(nginx, origin):
@@ -391,14 +391,14 @@ def test_untranscodable_result_longer_than_the_buffer_is_a_502(nginx, origin):
         is_ssz(post(nginx, CODE, accept=accept, path="/small/"), b"\x60" * 40_000, "ByteString")
         for framing, id in (("length", b"1"), ("chunked", b'"a\\u00e9 b"')):
             origin.answers(result(text + b'0"', split=byte_chunks, framing=framing))
-            asked = CODE.replace(b'"id":1', b'"id":' + id)
-            response = post(nginx, asked, accept=accept, path="/small/", coding="gzip")
+            body = CODE.replace(b'"id":1', b'"id":' + id)
+            response = post(nginx, body, accept=accept, path="/small/", coding="gzip")
             assert (response.status, response.mode) == (502, "ssz-invalid")
             assert response.header("Content-Type") == "application/json"
             assert response.header("Sszip-Type") is None
-            said = json.loads(response.body)
-            assert said["id"] == json.loads(id) and said["error"]["code"] == -32603
-            assert said["error"]["message"].startswith(
+            reply = json.loads(response.body)
+            assert reply["id"] == json.loads(id) and reply["error"]["code"] == -32603
+            assert reply["error"]["message"].startswith(
                 "this result can't be had as SSZ: result, byte 80"
             )
 
@@ -416,10 +416,10 @@ def test_worker_stays_healthy_when_clients_abort(nginx, origin):
     size = 2_000_000
     origin.answers(result(b'"0x' + b"60" * size + b'"', framing="chunked"))
     worker = nginx.workers()[0]
-    asked = f"POST / HTTP/1.1\r\nHost: x\r\n{': '.join(JSON)}\r\n{': '.join(OCTETS)}\r\nContent-Length: {len(CODE)}\r\n\r\n"
+    request_head = f"POST / HTTP/1.1\r\nHost: x\r\n{': '.join(JSON)}\r\n{': '.join(OCTETS)}\r\nContent-Length: {len(CODE)}\r\n\r\n"
     for number in range(30):
         with nginx.connect() as connection:
-            connection.send(asked.encode() + (CODE if number % 3 else CODE[:20]))
+            connection.send(request_head.encode() + (CODE if number % 3 else CODE[:20]))
             if number % 3 == 1:
                 connection.take(1)
             connection.reset()
@@ -457,7 +457,7 @@ def test_formats_are_not_mixed_when_the_cache_has_json(nginx, origin):
         client.join(60)
     assert not failures, failures[:3]
     fetch(nginx.ports["port_cached"], f"/?run={run}", method="POST", body=code, headers=[JSON])
-    asked = len(origin.requests)
+    before = len(origin.requests)
     for accept in (("Accept", "application/json"), OCTETS):
         hit = fetch(
             nginx.ports["port_cached"],
@@ -467,4 +467,4 @@ def test_formats_are_not_mixed_when_the_cache_has_json(nginx, origin):
             headers=[JSON, accept],
         )
         (is_ssz(hit, octets, "ByteString") if accept is OCTETS else is_json(hit, text))
-        assert hit.header("Cache-Status").startswith("sszip; hit") and len(origin.requests) == asked
+        assert hit.header("Cache-Status").startswith("sszip; hit") and len(origin.requests) == before

@@ -87,13 +87,13 @@ class Node:
     format."""
 
     def __init__(self, origin, *, has_ssz=False, is_final=False):
-        self.state, self.asked = 1, 0
+        self.state, self.request_count = 1, 0
         self.has_ssz = has_ssz
         self.value = VALUE if is_final else VALUE.replace(b'"finalized":true', b'"finalized":false')
         origin.answers(self)
 
     def __call__(self, request):
-        self.asked += 1
+        self.request_count += 1
         if self.has_ssz and request.header("Accept").startswith("application/octet-stream"):
             body, type_ = ssz(self.state), "application/octet-stream"
             # SSZ has no field for finality
@@ -128,13 +128,13 @@ class Target:
         self.nginx, self.run = nginx, f"run{next(_runs)}"
         self.target = f"{prefix}{path}?run={self.run}"
 
-    def ask(self, accept, *more):
+    def get(self, accept, *more):
         response = fetch(self.nginx.port, self.target, headers=[accept, *more])
         assert response.status == 200, response.body
         return response
 
     def states(self, *accepts):
-        return [state_of(self.ask(accept)) for accept in accepts]
+        return [state_of(self.get(accept)) for accept in accepts]
 
 
 @pytest.mark.parametrize("first, second", [(OCTETS, JSON), (JSON, OCTETS)], ids=["ssz first", "json first"])
@@ -147,7 +147,7 @@ def test_entry_is_invalidated_when_its_other_format_is_replaced(nginx, origin, f
     # the entry is older, and still fresh
     assert place.states(first) == [1]
     assert place.states(second, first) == [2, 2]
-    assert all(is_hit(place.ask(accept)) for accept in FORMS)
+    assert all(is_hit(place.get(accept)) for accept in FORMS)
 
 
 @pytest.mark.parametrize("has_ssz", [False, True], ids=["a JSON-only node", "a node with both"])
@@ -156,7 +156,7 @@ def test_equal_formats_are_stored_together(nginx, origin, has_ssz):
     place = Target(nginx, MOVING)
     for accept in (OCTETS, JSON, EITHER, JSON, OCTETS, JSON):
         assert place.states(accept) == [1]
-    assert node.asked == 2
+    assert node.request_count == 2
 
 
 def test_final_entry_is_kept_when_the_other_format_differs(nginx, origin):
@@ -166,7 +166,7 @@ def test_final_entry_is_kept_when_the_other_format_differs(nginx, origin):
     # a wrong node must not remove a final entry
     node.state = 2
     assert place.states(JSON, OCTETS, JSON) == [2, 1, 2]
-    assert node.asked == 2
+    assert node.request_count == 2
 
 
 @pytest.mark.parametrize("prefix", ["/brief", "/updated"])
@@ -181,7 +181,7 @@ def test_state_never_goes_back_for_a_client(nginx, origin, prefix):
             node.state += 1
         if chance.random() < 0.1:
             time.sleep(0.004)
-        response = place.ask(chance.choice([OCTETS, EITHER, JSON]))
+        response = place.get(chance.choice([OCTETS, EITHER, JSON]))
         state = state_of(response)
         hits += is_hit(response) or "fwd=stale" in response.header("Cache-Status")
         assert state >= seen
@@ -193,7 +193,7 @@ def test_replaced_entry_is_not_sent_when_the_owner_still_has_it(stored, origin):
     node = Node(origin)
     place = Target(stored, MOVING)
     assert place.states(OCTETS) == [1]
-    key = place.ask(OCTETS).header("X-Key")
+    key = place.get(OCTETS).header("X-Key")
     owner = owner_of(stored)
     stored.wait_for(lambda: owner.request("GET", f"/v1/entries/{key}")[0] == 200, "the owner to have it")
     node.state = 2
@@ -201,7 +201,7 @@ def test_replaced_entry_is_not_sent_when_the_owner_still_has_it(stored, origin):
     # the worker has dropped the entry, the owner still has it
     assert owner.request("GET", f"/v1/entries/{key}")[0] == 200
     assert place.states(OCTETS, OCTETS, JSON) == [2, 2, 2]
-    assert node.asked == 3
+    assert node.request_count == 3
 
 
 @pytest.mark.parametrize("query", ["everything", "namespace=@run@", "blocks=0-99&namespace=@run@", "key=@ssz@", "key=@json@"])
@@ -212,9 +212,9 @@ def test_purge_removes_both_formats(stored, origin, query, is_final):
     keys = {}
     for _ in range(3):
         for name, accept in (("ssz", OCTETS), ("json", JSON)):
-            response = place.ask(accept)
+            response = place.get(accept)
             keys[name] = response.header("X-Key")
-    assert node.asked == 2 and keys["ssz"] != keys["json"]
+    assert node.request_count == 2 and keys["ssz"] != keys["json"]
     owner = owner_of(stored)
     for key in keys.values():
         stored.wait_for(lambda key=key: owner.request("GET", f"/v1/entries/{key}")[0] == 200, "the owner to have it")
@@ -252,8 +252,8 @@ def test_both_formats_expire_with_the_head_and_at_a_reorganisation(start_nginx, 
         owner = owner_of(nginx)
 
         def follows():
-            (said,) = owner.status()["chains"]
-            return said["state"] == "following" and said["head"] == chain.state["served_head"]["number"]
+            (status,) = owner.status()["chains"]
+            return status["state"] == "following" and status["head"] == chain.state["served_head"]["number"]
 
         nginx.wait_for(follows, "the chain to be followed")
         time.sleep(0.05)
@@ -262,7 +262,7 @@ def test_both_formats_expire_with_the_head_and_at_a_reorganisation(start_nginx, 
         head_of, named = (Target(nginx, f"/eth/v1/beacon/states/{id}/pending_consolidations") for id in ("head", young))
         for place in (head_of, named):
             assert place.states(OCTETS, JSON, OCTETS, JSON) == [1] * 4
-        assert node.asked == 4
+        assert node.request_count == 4
         for command, ended in (({"extend": 1}, [head_of]), ({"reorg": {"depth": 4, "length": 4}}, [head_of, named])):
             before = node.state
             node.state += 1
@@ -292,7 +292,7 @@ def rooted(cache_directory):
 
 @pytest.mark.parametrize("is_in_head", [True, False], ids=["head", "envelope"])
 def test_response_with_another_root_than_requested_is_not_stored(stored, origin, rooted, is_in_head):
-    asked = 0
+    checked = 0
     for value in rooted:
         path, part = ROOTED[value["type"]]
         if value["type"] == "SignedBlindedBeaconBlock" and (not is_in_head or value["fork"] in ("gloas", "heze")):
@@ -307,13 +307,13 @@ def test_response_with_another_root_than_requested_is_not_stored(stored, origin,
         for id, is_right in ((root, True), (root.upper().replace("X", "x"), True), (wrong, False), ("7", True)):
             place = Target(stored, path + id, "/roots")
             for turn in range(2):
-                response = place.ask(OCTETS)
+                response = place.get(OCTETS)
                 about = value["fork"], value["type"], id, response.headers
                 assert response.body == octets, about
                 assert is_hit(response) == (is_right and turn == 1), about
                 assert ("detail=ssz-root" in response.header("Cache-Status")) == (not is_right), about
-        asked += 1
-    assert asked > 15
+        checked += 1
+    assert checked > 15
 
 
 def test_ssz_of_the_node_is_stored_when_it_has_the_requested_root(stored, origin, rooted):
@@ -335,7 +335,7 @@ def test_ssz_of_the_node_is_stored_when_it_has_the_requested_root(stored, origin
         origin.answers(answer(body, type="application/octet-stream", headers=[*ELECTRA, ("Cache-Control", "max-age=3600")]))
         place = Target(stored, path + id, "/roots")
         for turn in range(3):
-            response = place.ask(OCTETS)
+            response = place.get(OCTETS)
             assert response.body == body
             assert is_hit(response) == (is_right and turn > 0), (id, len(body), response.headers)
 
@@ -355,7 +355,7 @@ def root_of(value):
 def test_ssz_of_the_node_is_compared_with_the_root_in_either_format(stored, origin, rooted, names_fork, accept):
     """The fork that no header names is the one whose root is requested; such a value is not
     available as JSON."""
-    asked = 0
+    checked = 0
     for value in rooted:
         if value["type"] == "SignedBlindedBeaconBlock" and value["fork"] in ("gloas", "heze"):
             continue
@@ -368,7 +368,7 @@ def test_ssz_of_the_node_is_compared_with_the_root_in_either_format(stored, orig
         for id, is_right in ((root_of(value), True), ("0x" + "cd" * 32, False), ("9", True)):
             place = Target(stored, f"{ROOTED[value['type']][0]}{id}", "/roots")
             for turn in range(3):
-                response = place.ask(accept)
+                response = place.get(accept)
                 about = value["fork"], value["type"], id, response.headers
                 assert response.status == 200, about
                 assert is_hit(response) == (is_right and turn > 0), about
@@ -382,5 +382,5 @@ def test_ssz_of_the_node_is_compared_with_the_root_in_either_format(stored, orig
             assert body == octets
         else:
             assert json.loads(body)["version"] == value["fork"]
-        asked += 1
-    assert asked > 15
+        checked += 1
+    assert checked > 15

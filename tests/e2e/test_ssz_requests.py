@@ -124,13 +124,13 @@ def test_submissions_of_every_route_and_fork_are_transcoded_to_json(nginx, origi
             headers, body = [*headers, ("Transfer-Encoding", "chunked")], chunked(body)
         response = fetch(nginx.ports[port], f"{prefix}{path}?x=1", method="POST", headers=headers, body=body)
         assert response.status == 200, (about, response.body[:200])
-        (asked,) = origin.received(path)
-        assert json.loads(asked.body) == value["data"], about
-        assert asked.header("Content-Type") == "application/json", about
-        assert asked.header("Content-Length") == str(len(asked.body)), about
-        assert asked.header("Transfer-Encoding") is None
-        assert asked.header("Eth-Consensus-Version") == value["fork"], about
-        assert asked.target.endswith("?x=1")
+        (request,) = origin.received(path)
+        assert json.loads(request.body) == value["data"], about
+        assert request.header("Content-Type") == "application/json", about
+        assert request.header("Content-Length") == str(len(request.body)), about
+        assert request.header("Transfer-Encoding") is None
+        assert request.header("Eth-Consensus-Version") == value["fork"], about
+        assert request.target.endswith("?x=1")
     assert len(specified) > 35
 
 
@@ -149,8 +149,8 @@ def test_node_gets_json_after_it_rejected_ssz_once(nginx, origin):
         headers = [OCTETS, ("Eth-Consensus-Version", version)]
         status = fetch(port, path, method="POST", headers=headers, body=ONE).status
         # never twice, whatever happens
-        (asked,) = origin.requests
-        return status, asked.header("Content-Type")
+        (request,) = origin.requests
+        return status, request.header("Content-Type")
 
     workers = 5
     refused = [post(REGISTRATIONS)[0] for _ in range(60)].count(415)
@@ -170,7 +170,7 @@ def test_node_that_accepts_ssz_gets_ssz(nginx, origin):
         path = "/eth/v1/beacon/pool/proposer_preferences"
         headers = [OCTETS, ("Eth-Consensus-Version", "gloas")]
         assert fetch(nginx.ports["port_auto"], path, method="POST", headers=headers, body=ONE).status == 200
-    assert [asked.body for asked in origin.received(path)] == [ONE] * 3
+    assert [request.body for request in origin.received(path)] == [ONE] * 3
 
 
 @pytest.mark.parametrize("port", ["port", "port_cached"])
@@ -199,7 +199,7 @@ def test_large_submission_is_transcoded_on_a_thread(nginx, origin):
             assert connection.exchange(REGISTRATIONS, method="POST", headers=[OCTETS], body=body).status == 200
         wrong = connection.exchange(REGISTRATIONS, method="POST", headers=[OCTETS], body=body + b"a")
         assert (wrong.status, json.loads(wrong.body)["code"]) == (400, 400)
-    assert [len(json.loads(asked.body)) for asked in origin.received(REGISTRATIONS)] == [30_000] * 3
+    assert [len(json.loads(request.body)) for request in origin.received(REGISTRATIONS)] == [30_000] * 3
 
 
 @pytest.mark.parametrize("port", ["port_small", "port_small_cached"])
@@ -218,10 +218,10 @@ def test_submission_that_exceeds_the_memory_is_forwarded_unchanged(nginx, origin
             time.sleep(0.02)
             connection.send(whole[len(whole) - len(sent) + 100 :])
             assert connection.read("POST").status == 200
-        (asked,) = origin.received(REGISTRATIONS)
+        (request,) = origin.received(REGISTRATIONS)
         is_long = len(body) > 10_000
-        assert (asked.body == body) == is_long
-        assert asked.header("Content-Type") == ("application/octet-stream" if is_long else "application/json")
+        assert (request.body == body) == is_long
+        assert request.header("Content-Type") == ("application/octet-stream" if is_long else "application/json")
 
 
 def test_submission_is_not_repeated_when_the_node_aborts(nginx, origin):
@@ -262,5 +262,5 @@ def test_submission_is_sent_whole_and_once_when_its_client_aborts(nginx, origin,
     response = fetch(nginx.ports["port_cached"], REGISTRATIONS, method="POST", headers=[OCTETS], body=ONE)
     assert response.status == 200
     time.sleep(0.3)
-    lengths = [len(json.loads(asked.body)) for asked in origin.received(REGISTRATIONS)]
+    lengths = [len(json.loads(request.body)) for request in origin.received(REGISTRATIONS)]
     assert lengths.count(1) == 1 and set(lengths) <= {1, 30_000} and len(lengths) <= 11

@@ -125,11 +125,11 @@ def test_status_in_a_location_with_a_handler_is_rejected(start_nginx):
     other = CONFIG.replace("sszip_status on; deny all;", "proxy_pass http://127.0.0.1:1; sszip_status on;")
     nginx = Nginx(other.replace("@origin@", "127.0.0.1:1"))
     try:
-        status, said = nginx.test()
+        status, output = nginx.test()
     finally:
         nginx.stop()
-    assert status != 0 and '"sszip_status" directive is in a location that does something else already' in said
-    assert re.search(r"nginx.conf:\d+", said)
+    assert status != 0 and '"sszip_status" directive is in a location that does something else already' in output
+    assert re.search(r"nginx.conf:\d+", output)
 
 
 def test_status_includes_the_owner(start_nginx, origin):
@@ -192,20 +192,20 @@ def test_counters_equal_the_counts_of_clients_and_node(start_nginx, origin, work
             kind = chance.random()
             number = chance.randrange(20)
             if kind < 0.4:
-                asked, body = {"eth_getBlockByHash": 1}, block(number)
+                requested, body = {"eth_getBlockByHash": 1}, block(number)
             elif kind < 0.6:
-                asked, body = {"eth_chainId": 1}, call("eth_chainId")
+                requested, body = {"eth_chainId": 1}, call("eth_chainId")
             elif kind < 0.7:
-                asked, body = {"debug_traceCall": 1}, call("debug_traceCall", "[{}]")
+                requested, body = {"debug_traceCall": 1}, call("debug_traceCall", "[{}]")
             else:
                 parts = [block(number, "1"), call("eth_chainId", id="2"), block(number + 1, "3")]
-                asked = {"eth_getBlockByHash": 2, "eth_chainId": 1}
+                requested = {"eth_getBlockByHash": 2, "eth_chainId": 1}
                 body = b"[" + b",".join(parts) + b"]"
             path = chance.choice(["/", "/old"])
             assert nginx.post(path, body).status == 200
             with counted:
                 sent["requests"] += 1
-                for method, calls in asked.items():
+                for method, calls in requested.items():
                     sent[method] += calls
 
     threads = [threading.Thread(target=load, args=(seed,)) for seed in range(8)]

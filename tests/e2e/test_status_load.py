@@ -43,10 +43,10 @@ class Sent:
         self.calls = {}
         self.lock = threading.Lock()
 
-    def add(self, asked):
+    def add(self, methods):
         with self.lock:
             self.requests += 1
-            for method in asked:
+            for method in methods:
                 self.calls[method] = self.calls.get(method, 0) + 1
 
 
@@ -74,9 +74,9 @@ def work(port, seed, known, number, sent):
         for _ in range(number // AT_ONCE):
             requests = [random_request(chance, known) for _ in range(AT_ONCE)]
             connection.send(b"".join(request for request, _ in requests))
-            for _, asked in requests:
+            for _, methods in requests:
                 assert connection.read().status in (200, 404)
-                sent.add(asked)
+                sent.add(methods)
 
 
 def test_counters_equal_the_counts_of_clients_and_node_under_load(start_nginx):
@@ -131,8 +131,8 @@ def test_counters_equal_the_counts_of_clients_and_node_under_load(start_nginx):
         known = method if method in counted else "other"
         called[known] = called.get(known, 0) + number
     assert {method: number for method, (number, _) in counted.items()} == called
-    asked = {method: count for method, count in stats["methods"].items() if method in counted}
+    fetched = {method: count for method, count in stats["methods"].items() if method in counted}
     for method, (number, hits) in counted.items():
         if method != "other":
-            assert number - hits == asked.get(method, 0), method
+            assert number - hits == fetched.get(method, 0), method
     assert now["hits"] > 0.3 * sent.requests and now["batches"]["requests"] > 0.1 * sent.requests

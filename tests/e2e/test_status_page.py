@@ -56,10 +56,10 @@ def busy(served, origin):
     thread.join()
 
 
-def shown(page, what):
+def shown(page, label):
     """The number of the tile with that label."""
     script = f"""[...document.querySelectorAll('#tiles div')]
-        .find((tile) => tile.textContent.includes({what!r}))?.querySelector('b').textContent"""
+        .find((tile) => tile.textContent.includes({label!r}))?.querySelector('b').textContent"""
     return page.run(script)
 
 
@@ -99,8 +99,8 @@ def test_page_updates_and_shows_names_as_text(browser, busy):
     assert page.run("document.title") == "sszip"
     assert "eth_getBlockByHash" in page.run("document.body.textContent")
     assert page.run("document.querySelector('#trouble').textContent") == ""
-    asked, thrown = page.requested_urls()
-    assert set(asked) == {url, f"{url}?format=json"} and not thrown
+    urls, thrown = page.requested_urls()
+    assert set(urls) == {url, f"{url}?format=json"} and not thrown
 
 
 @pytest.mark.parametrize("width", [360, 1200])
@@ -116,8 +116,8 @@ def test_page_of_the_owner_updates_and_fits_the_window(browser, busy, width):
         head: 1, final: null, reorgs: 0 }}] }})""")
     assert page.run("document.querySelectorAll('b[onclick]').length") == 0
     assert page.run("document.documentElement.scrollWidth") <= width
-    asked, thrown = page.requested_urls()
-    assert set(asked) == {f"{url}html", f"{url}json"} and not thrown
+    urls, thrown = page.requested_urls()
+    assert set(urls) == {f"{url}html", f"{url}json"} and not thrown
 
 
 def test_names_of_nodes_and_operators_are_shown_as_text(browser, busy):

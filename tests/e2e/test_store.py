@@ -306,12 +306,12 @@ class TestPurging:
         """Stores both entries in the owner, for whichever worker is next: a slow lookup on a
         busy machine is sent to the node."""
 
-        def is_kept(method):
+        def is_stored(method):
             return rpc(CALLS[method]()).header("cache-status").startswith("sszip; hit")
 
         for method in ("eth_getBlockByHash", "eth_chainId"):
             rpc(CALLS[method]())
-            rpc.nginx.wait_for(lambda method=method: is_kept(method), f"{method} to be kept")
+            rpc.nginx.wait_for(lambda method=method: is_stored(method), f"{method} to be kept")
 
     def hits(self, rpc):
         return [method for method in ("eth_getBlockByHash", "eth_chainId") if rpc(CALLS[method]()).header("cache-status").startswith("sszip; hit")]
@@ -335,9 +335,9 @@ class TestPurging:
             self.fill(rpc)
         answer = purge(nginx, query.replace("@chain@", rpc.chain))
         assert answer.status == 200, answer.decoded
-        said = json.loads(answer.decoded)
-        assert said["generation"] > 0
-        assert len(left) < 2 or said["entries"] == 0
+        purged = json.loads(answer.decoded)
+        assert purged["generation"] > 0
+        assert len(left) < 2 or purged["entries"] == 0
         before = rpc.node.count()
         assert self.hits(rpc) == left
         for _ in range(3 * workers):
@@ -482,22 +482,22 @@ class TestConfiguration:
     )
     def test_invalid_store_configuration_is_rejected(self, origin, owner, why):
         nginx = Nginx(config(owner), origin=origin)
-        status, said = nginx.test()
+        status, output = nginx.test()
         nginx.stop()
-        assert status == 1 and why in said, said
-        assert "nginx.conf:" in said or not owner
+        assert status == 1 and why in output, output
+        assert "nginx.conf:" in output or not owner
 
     def test_second_store_is_rejected_with_file_and_line_of_the_first(self, origin):
         nginx = Nginx(config("sszip_cache_path @prefix@/c;\nsszip_cache_path @prefix@/d;"), origin=origin)
-        status, said = nginx.test()
+        status, output = nginx.test()
         nginx.stop()
-        first, second = re.search(r"is already set at \S+nginx\.conf:(\d+) in \S+nginx\.conf:(\d+)", said).groups()
+        first, second = re.search(r"is already set at \S+nginx\.conf:(\d+) in \S+nginx\.conf:(\d+)", output).groups()
         assert status == 1 and int(second) == int(first) + 1
 
     def test_missing_owner_library_is_reported(self, origin, tmp_path):
         module = tmp_path / "module.so"
         shutil.copy(MODULE, module)
         nginx = Nginx(config("sszip_cache_path @prefix@/c;"), origin=origin, module=module)
-        status, said = nginx.test()
+        status, output = nginx.test()
         nginx.stop()
-        assert status == 1 and "libsszip_owner.so" in said and "beside the module" in said, said
+        assert status == 1 and "libsszip_owner.so" in output and "beside the module" in output, output

@@ -39,8 +39,8 @@ def nginx_t(tmp_path):
     return nginx_t
 
 
-def complaint(said):
-    (complaint,) = [line for line in said.splitlines() if "[emerg]" in line]
+def complaint(output):
+    (complaint,) = [line for line in output.splitlines() if "[emerg]" in line]
     assert re.search(r"nginx\.conf:\d+$", complaint), complaint
     return complaint
 
@@ -50,8 +50,8 @@ def workers_user():
 
 
 def file_attributes(path):
-    kept = os.lstat(path)
-    return kept.st_uid, kept.st_gid, kept.st_mode, kept.st_ino
+    attributes = os.lstat(path)
+    return attributes.st_uid, attributes.st_gid, attributes.st_mode, attributes.st_ino
 
 
 @pytest.mark.parametrize("kind", ["file", "device", "socket", "link to a file", "fifo"])
@@ -69,11 +69,11 @@ def test_path_that_is_no_folder_is_rejected_and_unchanged(nginx_t, tmp_path, kin
     else:
         (tmp_path / "file").write_text("precious")
         path.symlink_to("file")
-    kept = [file_attributes(path), os.stat(path).st_uid]
-    status, said = nginx_t(path)
+    before = [file_attributes(path), os.stat(path).st_uid]
+    status, output = nginx_t(path)
     assert status != 0
-    assert "it must be a folder of its own, and this is none" in complaint(said)
-    assert [file_attributes(path), os.stat(path).st_uid] == kept
+    assert "it must be a folder of its own, and this is none" in complaint(output)
+    assert [file_attributes(path), os.stat(path).st_uid] == before
 
 
 @pytest.mark.parametrize("name", ["precious", "owner.sock", "owner.sock.12", "store"])
@@ -81,11 +81,11 @@ def test_folder_with_other_files_is_rejected_and_unchanged(nginx_t, tmp_path, na
     path = tmp_path / "path"
     path.mkdir()
     (path / name).write_text("precious")
-    kept = file_attributes(path)
-    status, said = nginx_t(path)
+    before = file_attributes(path)
+    status, output = nginx_t(path)
     assert status != 0
-    assert f'"{name}" in it is none of the store\'s' in complaint(said)
-    assert file_attributes(path) == kept
+    assert f'"{name}" in it is none of the store\'s' in complaint(output)
+    assert file_attributes(path) == before
     assert (path / name).read_text() == "precious"
 
 
@@ -102,8 +102,8 @@ def test_folder_of_a_store_is_accepted(nginx_t, tmp_path, name):
     if name == "a link to one":
         path = tmp_path / "link"
         path.symlink_to("path")
-    status, said = nginx_t(path)
-    assert status == 0, said
+    status, output = nginx_t(path)
+    assert status == 0, output
     assert os.stat(path).st_uid == workers_user()
 
 
@@ -111,10 +111,10 @@ def test_folder_of_a_store_is_accepted(nginx_t, tmp_path, name):
 def test_folder_is_created_with_its_parents(nginx_t, tmp_path, end):
     umask = os.umask(0o077)
     try:
-        status, said = nginx_t(f"{tmp_path}/var/cache/sszip{end}")
+        status, output = nginx_t(f"{tmp_path}/var/cache/sszip{end}")
     finally:
         os.umask(umask)
-    assert status == 0, said
+    assert status == 0, output
     made = [tmp_path / "var", tmp_path / "var/cache", tmp_path / "var/cache/sszip"]
     assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o755, 0o755, 0o700]
     assert made[-1].stat().st_uid == workers_user()
@@ -123,13 +123,13 @@ def test_folder_is_created_with_its_parents(nginx_t, tmp_path, end):
 
 def test_folder_that_cannot_be_created_is_reported_with_its_line(nginx_t, tmp_path):
     (tmp_path / "file").write_text("precious")
-    status, said = nginx_t(f"{tmp_path}/file/sszip")
+    status, output = nginx_t(f"{tmp_path}/file/sszip")
     assert status != 0
-    assert f'"sszip_cache_path" directive can\'t use "{tmp_path}/file/sszip" (20: Not a directory)' in complaint(said)
+    assert f'"sszip_cache_path" directive can\'t use "{tmp_path}/file/sszip" (20: Not a directory)' in complaint(output)
     (tmp_path / "dangling").symlink_to("nowhere")
-    status, said = nginx_t(f"{tmp_path}/dangling")
+    status, output = nginx_t(f"{tmp_path}/dangling")
     assert status != 0
-    assert f'"sszip_cache_path" directive can\'t make the folder "{tmp_path}/dangling"' in complaint(said)
+    assert f'"sszip_cache_path" directive can\'t make the folder "{tmp_path}/dangling"' in complaint(output)
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -137,11 +137,11 @@ def test_folder_that_cannot_be_created_is_reported_with_its_line(nginx_t, tmp_pa
 def test_duplicate_parameter_is_rejected(twice, tmp_path):
     nginx = Nginx(HTTP.replace("@path@", f"{tmp_path}/path {twice}").replace("max_size=64m memory=16m", twice))
     try:
-        status, said = nginx.test()
+        status, output = nginx.test()
     finally:
         nginx.stop()
     assert status != 0
-    assert f'"sszip_cache_path" directive has "{twice.partition("=")[0]}=" twice' in complaint(said)
+    assert f'"sszip_cache_path" directive has "{twice.partition("=")[0]}=" twice' in complaint(output)
 
 
 def test_published_configuration_creates_its_folder(tmp_path):
@@ -155,8 +155,8 @@ def test_published_configuration_creates_its_folder(tmp_path):
     config.write_text(f"pid {tmp_path}/nginx.pid;\n{text}")
     command = [NGINX, "-t", "-p", tmp_path, "-c", config, "-e", f"{tmp_path}/error.log"]
     # as in the harness: with a sanitizer nginx and its module have a global of one name
-    given = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "detect_leaks=0:detect_odr_violation=0")}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **given})
+    asan = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "detect_leaks=0:detect_odr_violation=0")}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **asan})
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "var/cache/nginx/sszip").is_dir()
 

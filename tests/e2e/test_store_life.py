@@ -93,13 +93,13 @@ class Clients:
         self.faults = []
         self.answered = 0
         self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(clients)]
+        self._threads = [threading.Thread(target=self._send_requests, args=(number,)) for number in range(clients)]
 
     def serve(self, request):
-        asked = json.loads(request.body)
-        block = int(asked["params"][0], 16)
+        rpc_call = json.loads(request.body)
+        block = int(rpc_call["params"][0], 16)
         result = {"block": block, "version": self.version, "rest": "00112233" * 700}
-        body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+        body = json.dumps({"jsonrpc": "2.0", "id": rpc_call["id"], "result": result})
         return answer(body.encode())
 
     def __enter__(self):
@@ -113,7 +113,7 @@ class Clients:
             thread.join(60)
         assert not any(thread.is_alive() for thread in self._threads)
 
-    def _ask(self, number):
+    def _send_requests(self, number):
         dice = random.Random(number)
         connection = None
         while not self._stop.is_set():
@@ -141,9 +141,9 @@ class Clients:
             if response.status != 200:
                 self.faults.append(f"status {response.status}")
             else:
-                said = json.loads(response.decoded)
-                result = said["result"]
-                if said["id"] != id or result["block"] != block or len(result["rest"]) != 5600:
+                reply = json.loads(response.decoded)
+                result = reply["result"]
+                if reply["id"] != id or result["block"] != block or len(result["rest"]) != 5600:
                     self.faults.append(f"another's answer: {response.decoded[:200]}")
                 if not floor <= result["version"] <= self.version:
                     self.faults.append(f"version {result['version']} after {floor} was purged")

@@ -60,22 +60,22 @@ class Model:
 
 def serve(model):
     def node(request):
-        asked = json.loads(request.body)
+        calls = json.loads(request.body)
         chain = request.target.partition("chain=")[2][0]
-        answers = [one(call, chain) for call in (asked if isinstance(asked, list) else [asked])]
-        return answer(json.dumps(answers if isinstance(asked, list) else answers[0]).encode())
+        answers = [one(call, chain) for call in (calls if isinstance(calls, list) else [calls])]
+        return answer(json.dumps(answers if isinstance(calls, list) else answers[0]).encode())
 
-    def one(asked, chain):
-        block = asked["params"][0]
-        result = {"chain": chain, "method": asked["method"], "number": block, "hash": "0x" + "0" * 64, "version": model.version, "rest": "00112233" * 300}
-        if asked["method"] == "eth_getBlockReceipts":
+    def one(call, chain):
+        block = call["params"][0]
+        result = {"chain": chain, "method": call["method"], "number": block, "hash": "0x" + "0" * 64, "version": model.version, "rest": "00112233" * 300}
+        if call["method"] == "eth_getBlockReceipts":
             result = [{"blockNumber": block, "blockHash": "0x" + "0" * 64, **result}]
-        return {"jsonrpc": "2.0", "id": asked["id"], "result": result}
+        return {"jsonrpc": "2.0", "id": call["id"], "result": result}
 
     return node
 
 
-def asked(method, block, id):
+def call_for(method, block, id):
     params = f'["0x{block:x}",true]' if method == "eth_getBlockByNumber" else f'["0x{block:x}"]'
     return call(method, params, id=str(id))
 
@@ -92,14 +92,14 @@ class Run:
     def request(self):
         chain = self.dice.choice(CHAINS)
         calls = [(self.dice.choice(METHODS), self.dice.choice(BLOCKS)) for _ in range(self.dice.choice([1, 1, 1, 4]))]
-        bodies = [asked(method, block, id) for id, (method, block) in enumerate(calls)]
+        bodies = [call_for(method, block, id) for id, (method, block) in enumerate(calls)]
         body = b"[" + b",".join(bodies) + b"]" if len(bodies) > 1 else bodies[0]
         response = self.nginx.post(f"/?chain={chain}", body, self.dice.choice(["gzip", "identity"]))
         assert response.status == 200
-        said = json.loads(response.decoded)
-        said = said if isinstance(said, list) else [said]
-        assert [one["id"] for one in said] == list(range(len(calls)))
-        for one, (method, block) in zip(said, calls, strict=True):
+        replies = json.loads(response.decoded)
+        replies = replies if isinstance(replies, list) else [replies]
+        assert [one["id"] for one in replies] == list(range(len(calls)))
+        for one, (method, block) in zip(replies, calls, strict=True):
             result = one["result"][0] if isinstance(one["result"], list) else one["result"]
             assert (result["chain"], result["method"], result["number"]) == (chain, method, f"0x{block:x}")
             self.model.judge((chain, method, block), result["version"])

@@ -28,9 +28,9 @@ server {
 
 def test_version_and_codec_libraries_are_logged_once(start_nginx):
     nginx = start_nginx(CONFIG.replace("@origin@", "127.0.0.1:1"), workers=3)
-    said = re.findall(r"\[notice\].* sszip (\S+) compresses with (.+)", nginx.error_log())
-    assert len(said) == 1, said
-    version, coders = said[0]
+    matches = re.findall(r"\[notice\].* sszip (\S+) compresses with (.+)", nginx.error_log())
+    assert len(matches) == 1, matches
+    version, coders = matches[0]
     assert re.fullmatch(r"\d+\.\d+\.\d+", version)
     assert coders.startswith(("ISA-L", "libdeflate"))
 
@@ -57,22 +57,22 @@ def test_purge_is_logged_with_its_entries(start_nginx, origin):
     owner = owner_of(nginx)
     nginx.wait_for(lambda: owner.status()["fills"]["kept"] == 1, "the owner to have it")
     for query, status, entries in (("namespace=mian", 200, 0), ("namespace=main", 200, 1), ("blocks=x", 400, None)):
-        said = client.fetch(nginx.port, f"/purge?{query}", method="POST")
-        assert said.status == status
+        response = client.fetch(nginx.port, f"/purge?{query}", method="POST")
+        assert response.status == status
         line = nginx.wait_for(
             lambda query=query: re.search(rf'.*purge of "{query}": .*', nginx.error_log()), "the line"
         )[0]
         assert "[notice]" in line and f": {status} {{" in line and "client: 127.0.0.1" in line, line
         if entries is not None:
-            assert json.loads(said.decoded)["entries"] == entries
+            assert json.loads(response.decoded)["entries"] == entries
 
 
 def test_purge_without_a_cache_is_a_503(start_nginx):
     off = CONFIG.replace("sszip on;", "").replace("sszip_cache on;", "")
     nginx = start_nginx(off.replace("@origin@", "127.0.0.1:1"))
-    said = client.fetch(nginx.port, "/purge?everything", method="POST")
-    assert said.status == 503
-    assert "no link to a cache's owner" in json.loads(said.decoded)["detail"]
+    response = client.fetch(nginx.port, "/purge?everything", method="POST")
+    assert response.status == 503
+    assert "no link to a cache's owner" in json.loads(response.decoded)["detail"]
 
 
 def test_concurrent_purges_are_all_acknowledged(start_nginx, origin):
@@ -85,8 +85,8 @@ def test_concurrent_purges_are_all_acknowledged(start_nginx, origin):
     answers = []
 
     def purge():
-        said = client.fetch(nginx.port, "/purge?method=eth_call", method="POST")
-        answers.append(said.status)
+        response = client.fetch(nginx.port, "/purge?method=eth_call", method="POST")
+        answers.append(response.status)
 
     threads = [threading.Thread(target=purge) for _ in range(32)]
     for thread in threads:

@@ -26,7 +26,7 @@ proxy_http_version 1.1;
 server {
     listen 127.0.0.1:@port@;
     location / { @inside@ proxy_pass http://@origin@; }
-    @beside@
+    @locations@
 }
 """
 
@@ -38,9 +38,9 @@ def modules(*names):
 SVG = "location /svg { brotli on; brotli_types *; proxy_pass http://@origin@; }"
 
 
-def start(start_nginx, order, names, inside, beside=""):
+def start(start_nginx, order, names, inside, locations=""):
     """Starts nginx with sszip loaded first or, in the other order, last."""
-    http = CONFIG.replace("@inside@", inside).replace("@beside@", beside)
+    http = CONFIG.replace("@inside@", inside).replace("@locations@", locations)
     if order == "before":
         return start_nginx(http, main=modules(*names))
     ours = f"load_module {pathlib.Path(MODULE).resolve()};\n"
@@ -216,9 +216,9 @@ def test_submission_is_transcoded_after_lua_read_its_body(start_nginx, origin, o
         origin.requests.clear()
         body = (message + b"\x33" * 96) * count
         assert fetch(nginx.port, path, method="POST", body=body, headers=headers).status == 200
-        (asked,) = origin.received(path)
-        assert asked.header("Content-Type") == "application/json"
-        registrations = json.loads(asked.body)
+        (request,) = origin.received(path)
+        assert request.header("Content-Type") == "application/json"
+        registrations = json.loads(request.body)
         assert len(registrations) == count
         assert registrations[-1]["message"]["gas_limit"] == "30000000"
     assert fetch(nginx.port, path, method="POST", body=body[:-1], headers=headers).status == 400

@@ -182,10 +182,10 @@ def test_http2_streams_share_the_threads(nginx, origin):
     with Http2Client(nginx.ports["port_h2"]) as client:
         sizes = [300000 + 50000 * number for number in range(12)]
         streams = {client.ask(f"/{size}"): size for size in sizes}
-        given_up = {stream for stream in list(streams)[::3]}
-        for stream in given_up:
+        cancelled = {stream for stream in list(streams)[::3]}
+        for stream in cancelled:
             client.reset(stream)
-        whole = set(streams) - given_up
+        whole = set(streams) - cancelled
         client.finish(*whole)
         for stream in whole:
             client.check_response(stream, bodies.json(streams[stream]))

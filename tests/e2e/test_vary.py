@@ -38,9 +38,9 @@ def test_variants_are_kept_apart_when_workers_know_different_vary_headers(nginx,
         return answer(body, headers=[("Cache-Control", "max-age=600"), ("Vary", name)])
 
     origin.answers(respond)
-    asked = [("X-Tenant", "b"), ("X-Lang", "a"), ("X-Tenant", "a"), ("X-Lang", "b")]
+    headers = [("X-Tenant", "b"), ("X-Lang", "a"), ("X-Tenant", "a"), ("X-Lang", "b")]
     for number in range(40):
-        for name, value in asked + asked:
+        for name, value in headers + headers:
             with nginx.connect() as connection:
                 response = connection.exchange(f"/{number}", headers=[(name, value)])
             assert response.decoded == f"{name} {value}".encode()

@@ -48,33 +48,33 @@ def block(number=1, id="1"):
 class Verified:
     """A path of its own, a node behind it, and its verdicts."""
 
-    def __init__(self, proxy, origin, told, path="/"):
+    def __init__(self, proxy, origin, verdicts, path="/"):
         self.proxy = proxy
-        self.told = told
+        self._read_counts = verdicts
         self.path = f"{path}{next(_places)}"
         self.node = Node({"eth_getBlockByHash": b'{"number":"0x1","hash":"0xa"}', "eth_gasPrice": b'"0x1"'})
         origin.answers(self.node, self.path)
-        self.before = told()
+        self.before = verdicts()
 
-    def ask(self, body=None, accept="gzip"):
+    def send(self, body=None, accept="gzip"):
         headers = [("Content-Type", "application/json"), ("Accept-Encoding", accept)]
         body = body or block()
         return client.fetch(self.proxy.port, self.path, method="POST", headers=headers, body=body)
 
     def store(self, body=None):
         """Waits until the response is stored."""
-        self.proxy.wait_for(lambda: "hit" in self.ask(body).header("Cache-Status"), "it to be stored")
+        self.proxy.wait_for(lambda: "hit" in self.send(body).header("Cache-Status"), "it to be stored")
 
-    def came(self):
-        now = self.told()
-        came = {word: now.get(word, 0) - self.before.get(word, 0) for word in WORDS}
-        return {word: count for word, count in came.items() if count}
+    def counts(self):
+        now = self._read_counts()
+        changes = {word: now.get(word, 0) - self.before.get(word, 0) for word in WORDS}
+        return {word: count for word, count in changes.items() if count}
 
-    def expect(self, **came):
-        self.proxy.wait_for(lambda: self.came() == came, f"{came}, and it is {self.came()}")
+    def expect(self, **expected):
+        self.proxy.wait_for(lambda: self.counts() == expected, f"{expected}, and it is {self.counts()}")
 
 
-def told(port):
+def verification_counts(port):
     return json.loads(client.fetch(port, "/status?format=json").decoded)["verified"]
 
 
@@ -85,28 +85,28 @@ def nginx(start_nginx):
 
 @pytest.fixture
 def place(nginx, origin):
-    return lambda path="/": Verified(nginx, origin, lambda: told(nginx.port), path)
+    return lambda path="/": Verified(nginx, origin, lambda: verification_counts(nginx.port), path)
 
 
 def test_equal_result_is_counted_as_same(place, nginx):
     it = place()
-    first = it.ask()
+    first = it.send()
     for id in ("1", "2"):
-        response = it.ask(block(id=id))
+        response = it.send(block(id=id))
         assert "hit" in response.header("Cache-Status")
-    assert it.ask().body == first.body
+    assert it.send().body == first.body
     it.expect(same=3)
     assert it.node.count() == 4
     # the node receives the request that was a hit
-    assert {json.dumps(asked["params"]) for asked in it.node.asked} == {f'["0x{1:064x}", true]'}
+    assert {json.dumps(call["params"]) for call in it.node.asked} == {f'["0x{1:064x}", true]'}
 
 
 def test_result_in_another_notation_is_counted_as_same(place):
     """White space and order of members don't matter: nodes of several kinds may respond."""
     it = place()
-    it.ask()
+    it.send()
     it.node.results["eth_getBlockByHash"] = b'{ "hash": "0xa",\n "number": "0x1" }'
-    it.ask()
+    it.send()
     it.expect(same=1)
 
 
@@ -116,14 +116,14 @@ def test_different_result_is_counted_logged_and_kept(place, nginx, now, path):
     """The difference is counted and logged with its key; the entry stays."""
     nginx.expect("a hit was wrong")
     it = place(path)
-    it.ask()
+    it.send()
     it.node.results["eth_getBlockByHash"] = now
-    assert b'"0xa"' in it.ask().decoded
+    assert b'"0xa"' in it.send().decoded
     it.expect(different=1)
     line = nginx.wait_for(lambda: last_mismatch(nginx, it), "the line")
     assert re.search(r"sszip: a hit was wrong: eth_getBlockByHash, key [0-9a-f]{64}, stored \d+ s ago: ", line)
     assert "now" in line
-    assert "hit" in it.ask().header("Cache-Status")
+    assert "hit" in it.send().header("Cache-Status")
     # a later verdict would be counted in the next test
     it.expect(different=2)
 
@@ -136,25 +136,25 @@ def last_mismatch(nginx, it):
 def test_different_result_is_purged_when_configured(place, nginx):
     nginx.expect("a hit was wrong")
     it = place("/purge/")
-    it.ask()
+    it.send()
     it.node.results["eth_getBlockByHash"] = b'{"number":"0x1","hash":"0xb"}'
-    assert b'"0xa"' in it.ask().decoded
+    assert b'"0xa"' in it.send().decoded
     it.expect(different=1)
     assert ", purged: " in nginx.wait_for(lambda: last_mismatch(nginx, it), "the line")
-    response = it.ask()
+    response = it.send()
     assert "fwd=miss" in response.header("Cache-Status") and b'"0xb"' in response.decoded
-    it.ask()
+    it.send()
     it.expect(different=1, same=1)
 
 
 def test_different_result_of_a_volatile_call_is_counted_as_changed(place):
     it = place("/purge/")
     gas = call("eth_gasPrice")
-    it.ask(gas)
+    it.send(gas)
     it.node.results["eth_gasPrice"] = b'"0x2"'
-    assert b'"0x1"' in it.ask(gas).decoded
+    assert b'"0x1"' in it.send(gas).decoded
     it.expect(changed=1)
-    assert b'"0x1"' in it.ask(gas).decoded
+    assert b'"0x1"' in it.send(gas).decoded
     it.expect(changed=2)
 
 
@@ -171,22 +171,22 @@ def test_different_result_of_a_volatile_call_is_counted_as_changed(place):
 def test_failed_request_is_counted_as_unanswered(place, origin, nginx, script):
     nginx.expect("upstream prematurely closed|Connection reset by peer|recv\\(\\) failed")
     it = place("/purge/")
-    it.ask()
+    it.send()
     origin.answers(script, it.path)
     for _ in range(2):
-        assert b'"0xa"' in it.ask().decoded
+        assert b'"0xa"' in it.send().decoded
     it.expect(unanswered=2)
 
 
 def test_client_does_not_wait_for_the_verification(place, nginx):
     it = place()
-    it.ask()
+    it.send()
     it.node.gates["eth_getBlockByHash"] = gate = threading.Event()
     with nginx.connect() as connection:
         headers = [("Content-Type", "application/json")]
         hit = connection.exchange(it.path, method="POST", headers=headers, body=block())
         assert b'"0xa"' in hit.decoded
-        assert it.came() == {}
+        assert it.counts() == {}
         gate.set()
     it.expect(same=1)
 
@@ -217,30 +217,30 @@ def test_single_call_of_a_batch_is_verified(place, nginx, origin, path, missing)
     """The call is sent alone, unchanged, whether all of the batch is stored or a part."""
     it = place(path)
     for number in (1, 2):
-        it.ask(block(number))
-    asked = [block(1, '"a"'), block(2, "7")]
-    batch = b"[" + b" , ".join(asked) + missing + b"]"
+        it.send(block(number))
+    calls = [block(1, '"a"'), block(2, "7")]
+    batch = b"[" + b" , ".join(calls) + missing + b"]"
     before = len(origin.received(it.path))
-    answers = {str(one["id"]): one["result"]["hash"] for one in json.loads(it.ask(batch).decoded)}
+    answers = {str(one["id"]): one["result"]["hash"] for one in json.loads(it.send(batch).decoded)}
     assert answers == {"a": "0xa", "7": "0xa"} | ({"9": "0xa"} if missing else {})
     it.expect(same=1)
     bodies = [request.body for request in origin.received(it.path)[before:]]
-    assert len([body for body in bodies if body in asked]) == 1
-    assert [body for body in bodies if body not in asked] == ([b"[" + missing[1:] + b"]"] if missing else [])
+    assert len([body for body in bodies if body in calls]) == 1
+    assert [body for body in bodies if body not in calls] == ([b"[" + missing[1:] + b"]"] if missing else [])
     # the difference concerns the result that was sent for that call
     nginx.expect("a hit was wrong")
     it.node.results["eth_getBlockByHash"] = b'{"number":"0x1","hash":"0xb"}'
-    batch = b"[" + b",".join(asked) + b"]"
-    assert b'"0xb"' not in it.ask(batch).decoded
+    batch = b"[" + b",".join(calls) + b"]"
+    assert b'"0xb"' not in it.send(batch).decoded
     it.expect(same=1, different=1)
     assert "eth_getBlockByHash" in nginx.wait_for(lambda: last_mismatch(nginx, it), "the line")
     if path == "/purge/":
-        assert it.ask(batch).decoded.count(b'"0xb"') == 1
+        assert it.send(batch).decoded.count(b'"0xb"') == 1
 
 
 def test_call_of_a_compressed_batch_is_verified(place, origin):
     it = place()
-    it.ask()
+    it.send()
     headers = [("Content-Type", "application/json"), ("Content-Encoding", "gzip")]
     body = gzip.compress(b"[" + block() + b"]")
     before = len(origin.received(it.path))
@@ -253,11 +253,11 @@ def test_call_of_a_compressed_batch_is_verified(place, origin):
 def test_calls_of_batches_are_verified_in_turn(place):
     it = place()
     for number in range(1, 6):
-        it.ask(block(number))
+        it.send(block(number))
     batch = b"[" + b",".join(block(number, str(number)) for number in range(1, 6)) + b"]"
     before = it.node.count()
     for _ in range(60):
-        it.ask(batch)
+        it.send(batch)
     it.expect(same=60)
     assert {call["id"] for call in it.node.asked[before:]} == {1, 2, 3, 4, 5}
 
@@ -265,18 +265,18 @@ def test_calls_of_batches_are_verified_in_turn(place):
 def test_batch_is_not_verified_when_the_operator_sets_its_content_length(place):
     """The node would receive one call with the length of the batch."""
     it = place("/length/")
-    it.ask()
+    it.send()
     for _ in range(3):
-        assert "hit" in it.ask(b"[" + block() + b"]").header("Cache-Status")
+        assert "hit" in it.send(b"[" + block() + b"]").header("Cache-Status")
     it.expect()
-    it.ask()
+    it.send()
     it.expect(same=1)
 
 
 def test_hits_are_not_verified_by_default(place):
     it = place("/never/")
     for _ in range(5):
-        it.ask()
+        it.send()
     it.expect()
     assert it.node.count() == 1
 
@@ -286,12 +286,12 @@ def test_different_result_is_purged_in_all_workers_with_a_store(start_nginx, ori
     nginx = start_nginx(CONFIG % {"more": store}, workers=3)
     nginx.expect("a hit was wrong")
     wait_until_linked(nginx)
-    it = Verified(nginx, origin, lambda: told(nginx.port), "/purge/")
+    it = Verified(nginx, origin, lambda: verification_counts(nginx.port), "/purge/")
     for _ in range(12):
-        it.ask()
+        it.send()
     it.node.results["eth_getBlockByHash"] = b'{"number":"0x1","hash":"0xb"}'
     it.store()
-    nginx.wait_for(lambda: it.ask() and it.came().get("different"), "it to be seen")
-    nginx.wait_for(lambda: all(b'"0xb"' in it.ask().decoded for _ in range(20)), "the new one everywhere")
+    nginx.wait_for(lambda: it.send() and it.counts().get("different"), "it to be seen")
+    nginx.wait_for(lambda: all(b'"0xb"' in it.send().decoded for _ in range(20)), "the new one everywhere")
     owner = owner_of(nginx)
     nginx.wait_for(lambda: owner.status()["purges_waiting"] == 0, "all purges to hold")

@@ -14,7 +14,7 @@ from harness.owner import wait_until_linked
 from harness.rpc import Node
 from test_node_capabilities_configs import certificate
 from test_third_party_modules import FOLDER, modules, order
-from test_verify import block, told
+from test_verify import block, verification_counts
 
 # pytest finds the fixtures by these names
 __all__ = ["certificate", "order"]
@@ -110,10 +110,10 @@ def test_hits_are_verified_in_a_realistic_configuration(nginx, origin):
 
     def verdicts():
         client.fetch(nginx.port, "/", method="POST", headers=FIELDS, body=block())
-        return told(nginx.port)
+        return verification_counts(nginx.port)
 
     nginx.wait_for(lambda: verdicts().get("same", 0) > 50, "hits to be verified")
-    assert told(nginx.port).keys() <= {"same", "unanswered"}
+    assert verification_counts(nginx.port).keys() <= {"same", "unanswered"}
     # any worker with the entry detects a difference
     nginx.expect("a hit was wrong")
     node.results["eth_getBlockByHash"] = RESULT.replace(b'"0x1"', b'"0x2"')
