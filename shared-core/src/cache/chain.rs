@@ -1,375 +1,22 @@
 //! State of the chain behind a namespace, and the validity of the entries that depend on it.
 //!
 //! The owner follows the chain's node and publishes its [`ChainState`] to the processes. Each entry
-//! carries a [`ChainDependency`] of the state that was known when its request was sent to the node. An entry
-//! is valid if the two agree; no entry is searched or swept when a new head arrives or blocks are
-//! replaced.
+//! carries a [`ChainDependency`] of the state that was known when its request was sent to the node.
+//! An entry is valid if the two agree; no entry is searched or swept when a new head arrives or
+//! blocks are replaced.
+
+mod state;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-
-use serde::{Deserialize, Serialize};
 
 use super::class::Class;
 use super::tip_floor::{FloorSource, TipFloor};
 use super::Namespace;
 use crate::lock::locked;
 
-/// Maximum number of reorganisations that are recorded. An entry that was fetched before the first
-/// of them is invalid.
-const MAX_REORGS: usize = 16;
-
-/// Maximum number of the newest blocks whose hashes are known. Nodes disagree about few blocks.
-const MAX_BLOCKS: usize = 8;
-
-/// Maximum number of blocks by which a response may be ahead of the owner's head. A higher head is
-/// ignored.
-const MAX_AHEAD: u64 = 64;
-
-/// Number of new heads after which a seen head that no node or response has confirmed is dropped.
-/// Until then no new entry about the head would be valid.
-const MAX_UNCONFIRMED_HEADS: u8 = 4;
-
-/// Maximum number of blocks above the head that are recorded as shown. Beyond it the highest one,
-/// which is the least plausible, is dropped.
-const MAX_SHOWN: usize = 16;
-
-/// A block that a response has shown to a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct ShownBlock {
-    /// Height of the block.
-    pub height: u64,
-    /// Whether the response was the block itself and not a part of it. A sequencer has receipts of
-    /// a block before it is sealed; the block itself is news then.
-    pub is_block: bool,
-}
-
-/// The kind of height by which a chain counts its blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum HeightKind {
-    /// Block numbers.
-    #[default]
-    Blocks,
-    /// Slots of the Beacon API.
-    Slots,
-}
-
-/// The known state of a chain.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-pub struct ChainState {
-    /// Kind of the chain's heights.
-    pub heights: HeightKind,
-    /// Counter of epochs. It starts at the owner's start time in microseconds since 1970, so that
-    /// no two owners use the same numbers.
-    pub epoch: u64,
-    /// Height of the head.
-    pub head: Option<u64>,
-    /// The highest head that the node or a response has reported.
-    pub seen: u64,
-    /// Height of the last finalized block; `None` if it is not known.
-    #[serde(rename = "final")]
-    pub last_final: Option<u64>,
-    /// Whether the node is known to serve the chain of the namespace. Until it is, entries get a
-    /// short lifetime only.
-    pub known: bool,
-    /// Whether the node serves another chain than before: no entry is stored or sent then.
-    pub wrong: bool,
-    /// The last reorganisations: the epoch that began with each, and the lowest height that was
-    /// replaced.
-    pub reorgs: Vec<(u64, u64)>,
-    /// Epoch since which `reorgs` is complete.
-    pub since: u64,
-    /// Chain id of the node's chain (EIP-155), if the node's API reports it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub chain_id: Option<u64>,
-    /// Hash of the first block of the node's chain (Beacon API: `genesis_validators_root`), once
-    /// the node has been queried.
-    #[serde(with = "hash", default, skip_serializing_if = "Option::is_none")]
-    pub genesis: Option<[u8; 32]>,
-    /// Heights and hashes of the newest blocks.
-    #[serde(with = "hashes", default)]
-    pub blocks: Vec<(u64, [u8; 32])>,
-    /// Blocks above the head that responses have shown. Each of them has begun an epoch without a
-    /// reorganisation.
-    #[serde(default)]
-    pub shown: Vec<ShownBlock>,
-    /// The first epoch whose entries about the head are valid.
-    #[serde(skip)]
-    tip_since: u64,
-    /// Whether `epoch` comes from an entry of the owner that arrived before the event that begins
-    /// this epoch.
-    #[serde(skip)]
-    is_heard: bool,
-    /// Number of new heads since `seen` was last confirmed.
-    #[serde(skip)]
-    unconfirmed: u8,
-}
-
-/// Serialization of a hash as hex digits.
-mod hash {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    // serde passes a reference to the member
-    #[allow(clippy::ref_option)]
-    pub(super) fn serialize<S: Serializer>(
-        hash: &Option<[u8; 32]>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        match hash {
-            Some(hash) => to.serialize_str(&const_hex::encode(hash)),
-            None => to.serialize_none(),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<[u8; 32]>, D::Error> {
-        let text: Option<String> = Option::deserialize(from)?;
-        let hash = text.map(|text| blake3::Hash::from_hex(text).map(|hash| *hash.as_bytes()));
-        hash.transpose().map_err(Error::custom)
-    }
-}
-
-/// Serialization of hashes as hex digits.
-mod hashes {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(
-        blocks: &[(u64, [u8; 32])],
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        let blocks = blocks.iter();
-        to.collect_seq(blocks.map(|(height, hash)| (height, const_hex::encode(hash))))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Vec<(u64, [u8; 32])>, D::Error> {
-        let blocks: Vec<(u64, String)> = Vec::deserialize(from)?;
-        let hash = |hash| blake3::Hash::from_hex(hash).map(|hash| *hash.as_bytes());
-        let blocks = blocks.into_iter();
-        let blocks = blocks.map(|(height, text)| hash(text).map(|hash| (height, hash)));
-        blocks.collect::<Result<_, _>>().map_err(Error::custom)
-    }
-}
-
-/// A change of a chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChainChange {
-    /// The head has this height now: entries about the former head expire.
-    Head(u64),
-    /// The blocks from a height on were replaced or removed. A `Head` follows.
-    Reorg {
-        /// The lowest replaced height.
-        from: u64,
-    },
-    /// Blocks up to this height are finalized. `None`: finality is not known, and no block counts
-    /// as finalized.
-    Final(Option<u64>),
-    /// Blocks that counted as finalized were replaced: entries on disk from a height on have to be
-    /// removed too. A `Reorg` from the same height is reported as well.
-    FinalityReverted {
-        /// The lowest replaced height.
-        from: u64,
-    },
-    /// Whether the node is known to serve the chain of the namespace. A node that was unreachable
-    /// may return with another chain.
-    ChainVerified(bool),
-    /// Whether the node serves another chain than the chain of the namespace.
-    Wrong(bool),
-}
-
-impl ChainState {
-    /// Creates the state of a chain with no known block, for an owner that started `unix`
-    /// milliseconds after 1970.
-    pub fn unknown(heights: HeightKind, unix: u64) -> Self {
-        let epoch = unix.saturating_mul(1_000).max(1);
-        Self {
-            heights,
-            epoch,
-            since: epoch,
-            tip_since: epoch,
-            ..Self::default()
-        }
-    }
-
-    /// Applies a change of the chain.
-    pub fn apply_change(&mut self, by: ChainChange) {
-        match by {
-            ChainChange::Head(height) => {
-                // lower than before if the node has reported a lower head for a while
-                let is_lower = self.head.is_some_and(|head| height < head);
-                let is_new = self.head != Some(height);
-                self.head = Some(height);
-                match is_lower {
-                    true => self.shown.clear(),
-                    false => self.shown.retain(|shown| shown.height > height),
-                }
-                if is_lower || height >= self.seen || is_new && !self.count_unconfirmed_head() {
-                    if height < self.seen {
-                        // entries that were fetched until now carry the former height, and would be
-                        // valid until the chain reaches it again
-                        self.lower_head(height.saturating_add(1));
-                    }
-                    self.seen = height;
-                    self.unconfirmed = 0;
-                }
-            }
-            ChainChange::Reorg { from } => {
-                self.replace_blocks(from);
-                // other blocks have these heights now
-                self.shown.clear();
-            }
-            ChainChange::Final(height) => self.last_final = height,
-            ChainChange::FinalityReverted { .. } => {}
-            ChainChange::ChainVerified(known) => self.known = known,
-            ChainChange::Wrong(wrong) => {
-                self.wrong = wrong;
-                if wrong {
-                    // entries that were fetched before this was noticed may belong to either chain
-                    self.apply_change(ChainChange::Reorg { from: 0 });
-                }
-            }
-        }
-    }
-
-    /// Records a block that a response has shown to a client. A block above the head expires
-    /// entries about the former head. Returns whether the block was news.
-    pub fn record_shown_block(&mut self, sighting: ShownBlock) -> bool {
-        let is_news = self.is_unseen(sighting);
-        if is_news {
-            self.insert_shown_block(sighting);
-            self.begin_epoch();
-        }
-        is_news
-    }
-
-    /// Begins an epoch in which entries about the head, or about blocks from height `from` on, are
-    /// invalid: other blocks have these heights, or none.
-    fn replace_blocks(&mut self, from: u64) {
-        self.begin_epoch();
-        if self.reorgs.len() == MAX_REORGS {
-            let (epoch, _) = self.reorgs.remove(0);
-            self.since = epoch;
-        }
-        self.reorgs.push((self.epoch, from));
-    }
-
-    /// Begins an epoch in which no block has height `from` or a higher one. The head after a
-    /// reorganisation extends the record of that reorganisation, so that each takes one record.
-    fn lower_head(&mut self, from: u64) {
-        match self
-            .reorgs
-            .pop_if(|(epoch, since)| *epoch == self.epoch && *since <= from)
-        {
-            Some((_, since)) => self.replace_blocks(since),
-            None => self.replace_blocks(from),
-        }
-    }
-
-    /// Begins an epoch, which invalidates the entries about the former head.
-    fn begin_epoch(&mut self) {
-        self.epoch += 1;
-        self.tip_since = self.epoch;
-    }
-
-    /// Whether the block is above the head and was not shown before.
-    fn is_unseen(&self, sighting: ShownBlock) -> bool {
-        let covers = |shown: &ShownBlock| {
-            shown.height == sighting.height && (shown.is_block || !sighting.is_block)
-        };
-        sighting.height > self.floor() && !self.shown.iter().any(covers)
-    }
-
-    /// Height of the head, or the highest head that a response has reported while the head is not
-    /// known.
-    fn floor(&self) -> u64 {
-        self.head.unwrap_or(self.seen)
-    }
-
-    fn insert_shown_block(&mut self, sighting: ShownBlock) {
-        if self.shown.contains(&sighting) {
-            return;
-        }
-        if self.shown.len() == MAX_SHOWN {
-            let by_height = |at: &usize| self.shown[*at].height;
-            if let Some(highest) = (0..MAX_SHOWN).max_by_key(by_height) {
-                self.shown.swap_remove(highest);
-            }
-        }
-        self.shown.push(sighting);
-    }
-
-    /// Drops the state that the owner has to confirm, until an owner reports a state again.
-    fn drop_owner_state(&mut self) {
-        self.begin_epoch();
-        self.is_heard = false;
-        self.since = self.epoch;
-        self.shown.clear();
-        self.head = None;
-        self.last_final = None;
-        self.known = false;
-        self.chain_id = None;
-        self.genesis = None;
-    }
-
-    /// Sets the newest blocks.
-    pub fn set_recent_blocks(&mut self, blocks: impl Iterator<Item = (u64, [u8; 32])>) {
-        self.blocks.clear();
-        self.blocks.extend(blocks.take(MAX_BLOCKS));
-    }
-
-    /// Counts a new head that differs from the seen one. Returns whether the seen head is still
-    /// believed.
-    fn count_unconfirmed_head(&mut self) -> bool {
-        self.unconfirmed += 1;
-        self.unconfirmed < MAX_UNCONFIRMED_HEADS
-    }
-
-    /// Records a head that a response has reported. Returns whether it was news.
-    fn record_head(&mut self, height: u64) -> bool {
-        if height == self.seen {
-            self.unconfirmed = 0;
-        }
-        let is_news = height > self.seen
-            && self
-                .head
-                .is_some_and(|head| height <= head.saturating_add(MAX_AHEAD));
-        if is_news {
-            self.seen = height;
-            self.unconfirmed = 0;
-            // the head's own block does not expire the entries about it once more
-            self.insert_shown_block(ShownBlock {
-                height,
-                is_block: true,
-            });
-        }
-        is_news
-    }
-
-    /// Whether `news` differs from this state only by a newer head and by shown blocks.
-    fn is_continued_by(&self, news: &Self) -> bool {
-        self.epoch <= news.epoch
-            && self.epoch >= news.since
-            && self.head <= news.head
-            && news.reorgs.iter().all(|(since, _)| *since <= self.epoch)
-    }
-
-    /// Whether an entry that was fetched in `epoch` and depends on the blocks up to `height` is
-    /// unaffected by reorganisations. `None`: the blocks are not known.
-    fn is_unaffected(&self, epoch: u64, height: Option<u64>) -> bool {
-        let height = height.unwrap_or(u64::MAX);
-        (self.since..=self.epoch).contains(&epoch)
-            && self
-                .reorgs
-                .iter()
-                .all(|(since, from)| *since <= epoch || *from > height)
-    }
-}
+pub use self::state::{ChainChange, ChainState, HeightKind, ShownBlock};
 
 /// A chain as one process knows it.
 #[derive(Debug)]
@@ -513,7 +160,7 @@ impl Chain {
     }
 
     /// Records a head that a response has reported. Returns whether it was news.
-    pub fn sees(&self, height: u64) -> bool {
+    pub fn record_head(&self, height: u64) -> bool {
         height >= self.seen.load(Ordering::Acquire)
             && self.change(|state| state.record_head(height))
     }
@@ -521,7 +168,7 @@ impl Chain {
     /// Records a block that a response is about to show to a client. Returns whether it expires the
     /// entries about the former head in all processes that share the floor; the owner has to be
     /// notified then.
-    pub fn shows(&self, sighting: ShownBlock) -> bool {
+    pub fn record_shown_block(&self, sighting: ShownBlock) -> bool {
         sighting.height > self.floor()
             && self.change(|state| {
                 let is_news = state.is_unseen(sighting);
@@ -533,8 +180,9 @@ impl Chain {
             })
     }
 
-    /// Records a block that a process has reported to the owner, see [`ChainState::record_shown_block`].
-    pub fn is_above_head(&self, sighting: ShownBlock) -> bool {
+    /// Records a block that a process has reported to the owner, see
+    /// [`ChainState::record_shown_block`].
+    pub fn record_reported_block(&self, sighting: ShownBlock) -> bool {
         self.change(|state| {
             let is_news = state.record_shown_block(sighting);
             if is_news {
@@ -574,7 +222,7 @@ impl Chain {
 
     /// Records the epoch of an entry that the owner sent. If the epoch is new, the event that
     /// begins it is on its way: until then no older entry is valid.
-    fn hears(&self, epoch: u64) {
+    fn observe_epoch(&self, epoch: u64) {
         if epoch > self.epoch.load(Ordering::Acquire) {
             self.change(|state| {
                 state.epoch = state.epoch.max(epoch);
@@ -700,13 +348,13 @@ impl<'a> ChainDependency<'a> {
                     let seen = self.chain.seen.load(Ordering::Acquire);
                     height >= seen.max(self.chain.tip.seen()) && self.is_of_current_tip(height)
                 }
-                DependsOn::Blocks(_) => self.is_untouched(),
+                DependsOn::Blocks(_) => self.is_unaffected(),
             }
     }
 
     /// Whether the entry was valid once and no block that it depends on was replaced; there may be
     /// a newer head.
-    pub fn is_untouched(&self) -> bool {
+    pub fn is_unaffected(&self) -> bool {
         !self.chain.wrong.load(Ordering::Acquire)
             && match self.on {
                 DependsOn::Nothing => true,
@@ -732,16 +380,16 @@ impl<'a> ChainDependency<'a> {
                     let is_later = self.epoch >= mark.tip_since
                         && self.tip_ends.is_none_or(|ends| ends >= mark.tip_ends);
                     height >= mark.seen
-                        && (is_later || self.is_untouched() && height >= mark.tip_height)
+                        && (is_later || self.is_unaffected() && height >= mark.tip_height)
                 }
-                DependsOn::Blocks(_) => self.epoch >= mark.epoch || self.is_untouched(),
+                DependsOn::Blocks(_) => self.epoch >= mark.epoch || self.is_unaffected(),
             }
     }
 
-    /// Records an entry that the owner sent, see [`observe_dependency`](Self::observe_dependency). Its epoch may be newer than
-    /// the owner's last event.
+    /// Records an entry that the owner sent, see [`observe_dependency`](Self::observe_dependency).
+    /// Its epoch may be newer than the owner's last event.
     pub fn observe_owner_dependency(&self) -> bool {
-        self.chain.hears(self.epoch);
+        self.chain.observe_epoch(self.epoch);
         self.observe_dependency()
     }
 
@@ -749,7 +397,7 @@ impl<'a> ChainDependency<'a> {
     /// Returns whether the head was news.
     pub fn observe_dependency(&self) -> bool {
         match self.on {
-            DependsOn::Head(height) if self.is_untouched() => self.chain.sees(height),
+            DependsOn::Head(height) if self.is_unaffected() => self.chain.record_head(height),
             _ => false,
         }
     }
@@ -763,7 +411,7 @@ impl<'a> ChainDependency<'a> {
             && self
                 .tip_ends
                 .is_none_or(|ends| ends == chain.tip.end_count())
-            || height >= chain.tip.height() && self.is_untouched()
+            || height >= chain.tip.height() && self.is_unaffected()
     }
 
     fn is_of_current_epoch(&self) -> bool {

@@ -1,9 +1,7 @@
 use proptest::prelude::*;
 
-use super::{
-    Chain, ChainChange, ChainDependency, ChainState, HeightKind, ShownBlock, MAX_AHEAD, MAX_REORGS,
-    MAX_SHOWN,
-};
+use super::state::{MAX_AHEAD, MAX_REORGS, MAX_SHOWN};
+use super::{Chain, ChainChange, ChainDependency, ChainState, HeightKind, ShownBlock};
 use crate::cache::class::Class;
 
 fn chain() -> Chain {
@@ -156,7 +154,7 @@ fn entries_are_invalid_while_the_chain_is_wrong() {
     assert!(chain.mark().is_wrong);
     assert!(all
         .iter()
-        .all(|stamp| !stamp.holds() && !stamp.is_untouched()));
+        .all(|stamp| !stamp.holds() && !stamp.is_unaffected()));
     moved(&chain, ChainChange::Wrong(false));
     // entries that were fetched before this was noticed may belong to either chain
     assert_eq!(all.map(|stamp| stamp.holds()), [true, true, false, false]);
@@ -166,7 +164,7 @@ fn entries_are_invalid_while_the_chain_is_wrong() {
 fn seen_head_is_kept_until_the_owner_reports_a_reorganisation() {
     let (owner, process) = (chain(), chain());
     let tell = || process.set_state(owner.state());
-    assert!(process.sees(103));
+    assert!(process.record_head(103));
     moved(&owner, ChainChange::Final(Some(60)));
     moved(&owner, ChainChange::Head(101));
     tell();
@@ -186,17 +184,17 @@ fn seen_head_is_kept_until_the_owner_reports_a_reorganisation() {
 fn unconfirmed_head_is_dropped_after_some_new_heads() {
     let chain = chain();
     let seen = |chain: &Chain| chain.state().seen;
-    assert!(chain.sees(150));
+    assert!(chain.record_head(150));
     for (head, expected) in [(101, 150), (102, 150), (102, 150), (103, 150), (104, 104)] {
         moved(&chain, ChainChange::Head(head));
         assert_eq!(seen(&chain), expected, "{head}");
     }
     assert!(stamp(&chain, Class::Tip, Some(104)).holds());
     // another response with that head confirms it
-    assert!(chain.sees(150));
+    assert!(chain.record_head(150));
     for head in 105..125 {
         moved(&chain, ChainChange::Head(head));
-        assert!(!chain.sees(150));
+        assert!(!chain.record_head(150));
         assert_eq!(seen(&chain), 150);
     }
 }
@@ -211,7 +209,7 @@ fn unconfirmed_head_is_dropped_after_some_heads_of_the_owner() {
         chain.set_state(news);
         chain.state().seen
     };
-    assert!(chain.sees(150));
+    assert!(chain.record_head(150));
     assert_eq!(
         [101, 101, 102, 103, 104].map(told),
         [150, 150, 150, 150, 104]
@@ -240,7 +238,7 @@ fn reorganisation_to_a_lower_head_takes_one_record() {
         moved(&chain, ChainChange::Reorg { from: head + 1 });
         let between = stamp(&chain, Class::Tip, Some(head + 1));
         moved(&chain, ChainChange::Head(head));
-        assert!(!between.is_untouched(), "block {head}");
+        assert!(!between.is_unaffected(), "block {head}");
     }
     assert!(below.holds());
     moved(&chain, ChainChange::Reorg { from: 80 });
@@ -324,7 +322,7 @@ proptest! {
                     _ => true,
                 };
                 let is_head = CLASSES[*class] != Class::Tip || blocks == *seen;
-                prop_assert_eq!(stamp.is_untouched(), untouched);
+                prop_assert_eq!(stamp.is_unaffected(), untouched);
                 prop_assert_eq!(stamp.holds(), untouched && is_head);
             }
         }
@@ -356,18 +354,18 @@ fn shown_block_above_the_head_invalidates_only_older_tip_entries() {
     let chain = chain();
     let (old, by_number) = (fetched(&chain), stamp(&chain, Class::Unfinalized, Some(99)));
     for known in [part(99), block(100)] {
-        assert!(!chain.shows(known) && old.holds());
+        assert!(!chain.record_shown_block(known) && old.holds());
     }
-    assert!(chain.shows(part(101)));
-    assert!(!old.holds() && old.is_untouched() && by_number.holds());
+    assert!(chain.record_shown_block(part(101)));
+    assert!(!old.holds() && old.is_unaffected() && by_number.holds());
     // the entry answers requests that were sent before, and no later ones
     let before = chain.mark();
     let new = fetched(&chain);
     assert!(new.holds() && new.answers(&before) && !old.answers(&before));
     // the same block is shown repeatedly, as one that is not sealed yet
-    assert!(!chain.shows(part(101)) && new.holds());
-    assert!(chain.shows(block(101)) && !new.holds());
-    assert!(!chain.shows(block(101)) && !chain.shows(part(101)));
+    assert!(!chain.record_shown_block(part(101)) && new.holds());
+    assert!(chain.record_shown_block(block(101)) && !new.holds());
+    assert!(!chain.record_shown_block(block(101)) && !chain.record_shown_block(part(101)));
     let newest = fetched(&chain);
     assert!(newest.holds());
     moved(&chain, ChainChange::Head(101));
@@ -380,26 +378,32 @@ fn absurd_height_ends_the_tip_once_and_later_blocks_end_it_again() {
     for height in [u64::MAX, u64::MAX - 1, 1 << 63, 100 + MAX_AHEAD, 101, 102] {
         let kept = fetched(&chain);
         assert!(kept.holds(), "{height}");
-        assert!(chain.shows(block(height)) && !kept.holds(), "{height}");
+        assert!(
+            chain.record_shown_block(block(height)) && !kept.holds(),
+            "{height}"
+        );
         let kept = fetched(&chain);
-        assert!(!chain.shows(block(height)) && kept.holds(), "{height}");
+        assert!(
+            !chain.record_shown_block(block(height)) && kept.holds(),
+            "{height}"
+        );
     }
     // regardless of their number
     for height in 0..10 * MAX_SHOWN as u64 {
-        chain.shows(block(1_000_000 - height));
+        chain.record_shown_block(block(1_000_000 - height));
     }
-    assert!(chain.shows(part(103)) && !chain.shows(part(103)));
+    assert!(chain.record_shown_block(part(103)) && !chain.record_shown_block(part(103)));
     assert!(chain.state().shown.len() <= MAX_SHOWN);
 }
 
 #[test]
 fn shown_height_invalidates_tip_entries_again_after_a_reorganisation() {
     let chain = chain();
-    assert!(chain.shows(block(101)));
+    assert!(chain.record_shown_block(block(101)));
     moved(&chain, ChainChange::Reorg { from: 99 });
     moved(&chain, ChainChange::Head(100));
     let kept = fetched(&chain);
-    assert!(kept.holds() && chain.shows(block(101)) && !kept.holds());
+    assert!(kept.holds() && chain.record_shown_block(block(101)) && !kept.holds());
 }
 
 #[test]
@@ -407,21 +411,21 @@ fn shown_block_that_the_owner_publishes_invalidates_older_tip_entries_everywhere
     let owner = chain();
     let [here, elsewhere] = [(); 2].map(|()| Chain::new(owner.state()));
     let (there, old) = (fetched(&elsewhere), stamp(&owner, Class::Tip, Some(100)));
-    assert!(here.shows(part(101)));
+    assert!(here.record_shown_block(part(101)));
     let epoch = owner.mark().epoch;
     assert!(here.is_below_floor(epoch, Some(100)) && !elsewhere.is_below_floor(epoch, Some(100)));
     // fetched since then, before the owner has reported the block
     let new = fetched(&here);
-    assert!(owner.is_above_head(part(101)) && !owner.is_above_head(part(101)));
+    assert!(owner.record_reported_block(part(101)) && !owner.record_reported_block(part(101)));
     assert!(!old.holds());
     for chain in [&here, &elsewhere] {
         chain.set_state(owner.state());
         assert!(!chain.is_below_floor(owner.mark().epoch, Some(100)));
-        assert!(!chain.shows(part(101)));
+        assert!(!chain.record_shown_block(part(101)));
     }
     assert!(new.holds() && !there.holds() && fetched(&elsewhere).holds());
     // another block that another process has shown
-    assert!(owner.is_above_head(part(102)));
+    assert!(owner.record_reported_block(part(102)));
     here.set_state(owner.state());
     assert!(!new.holds());
 }
@@ -435,12 +439,12 @@ fn tip_entry_with_the_head_number_survives_the_block_that_it_shows() {
         stamp(&here, Class::Tip, Some(101)).after_tip_ends(mark.tip_ends),
         fetched(&here),
     );
-    assert!(here.shows(block(101)) && here.sees(101));
+    assert!(here.record_shown_block(block(101)) && here.record_head(101));
     assert!(number.holds() && !balance.holds());
     let put = stamp(&owner, Class::Tip, Some(101));
-    assert!(owner.is_above_head(block(101)) && put.holds() && put.observe_dependency());
+    assert!(owner.record_reported_block(block(101)) && put.holds() && put.observe_dependency());
     here.set_state(owner.state());
-    assert!(number.holds() && here.shows(part(102)) && !number.holds());
+    assert!(number.holds() && here.record_shown_block(part(102)) && !number.holds());
 }
 
 #[test]
@@ -448,7 +452,7 @@ fn owner_event_that_arrives_after_a_newer_entry_does_not_restore_older_entries()
     let owner = chain();
     let process = Chain::new(owner.state());
     let shown = |height| {
-        let is_news = owner.is_above_head(ShownBlock {
+        let is_news = owner.record_reported_block(ShownBlock {
             height,
             is_block: false,
         });

@@ -413,7 +413,7 @@ impl CacheEntry {
 
     /// Whether no block that the entry depends on was replaced; there may be a newer head.
     pub fn is_unchanged_but_age(&self) -> bool {
-        self.stamp().is_none_or(|stamp| stamp.is_untouched())
+        self.stamp().is_none_or(|stamp| stamp.is_unaffected())
     }
 
     /// Returns an entry with the same body and other properties.

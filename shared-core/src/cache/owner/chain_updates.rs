@@ -91,7 +91,7 @@ impl Owner {
             return;
         };
         let mut shared = locked(&self.shared);
-        if chain.is_above_head(sighting) {
+        if chain.record_reported_block(sighting) {
             self.publish_chain(&mut shared, namespace);
         }
     }

@@ -200,13 +200,13 @@ impl BlockObserver {
             }
         };
         let sighting = ShownBlock { height, is_block };
-        if self.chain.shows(sighting) {
+        if self.chain.record_shown_block(sighting) {
             if let Some(owner) = self.shared.owner() {
                 owner.report_shown_block(&self.namespace, sighting);
             }
         }
         if let Some(ShownBlockKind::Head(height)) = shown {
-            self.chain.sees(height);
+            self.chain.record_head(height);
         }
     }
 }

@@ -86,7 +86,7 @@ fn entry_of_a_newer_epoch_invalidates_older_entries_before_the_event() {
 fn entry_older_than_the_seen_head_is_not_used() {
     let mut host = Host::up();
     send_chain_event(&mut host, 100, "");
-    assert!(host.link().chains.get(&SPACE).unwrap().sees(101));
+    assert!(host.link().chains.get(&SPACE).unwrap().record_head(101));
     host.want(1, true);
     let entry = tip(&host, 5000, 100);
     host.send_entry(&entry);

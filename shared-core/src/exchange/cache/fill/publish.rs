@@ -156,7 +156,7 @@ impl Fill {
             return;
         };
         let chain = owner.chains().get(namespace);
-        if chain.is_some_and(|chain| chain.shows(sighting)) {
+        if chain.is_some_and(|chain| chain.record_shown_block(sighting)) {
             owner.report_shown_block(namespace, sighting);
         }
     }
