@@ -31,8 +31,8 @@ impl Link {
             // favours never take the last one from those who wait
             let is_last = slot + 1 == state.slots.len();
             let ready = state.ready();
-            let is_asked = ready.is_some();
-            if !is_asked && (is_last || state.favours_wait()) {
+            let has_request = ready.is_some();
+            if !has_request && (is_last || state.favours_wait()) {
                 return;
             }
             if state.open(slot).is_some() {
@@ -56,7 +56,7 @@ impl Link {
                 break;
             }
             // what takes long is sent alone; favours don't
-            let is_alone = ready.is_some_and(|at| !state.asked[at].is_quick());
+            let is_alone = ready.is_some_and(|at| !state.requests[at].is_quick());
             if is_alone && !burst.jobs.is_empty() || burst.jobs.try_reserve(1).is_err() {
                 break;
             }
@@ -95,10 +95,10 @@ impl Link {
     /// Those whose time is over go on without the owner.
     pub(super) fn expire(&self, state: &mut State, shared: &Shared, now: u64) {
         // once around: nothing is allocated
-        for _ in 0..state.asked.len() {
-            match state.asked.pop_front() {
+        for _ in 0..state.requests.len() {
+            match state.requests.pop_front() {
                 Some(job) if job.is_late(now) => self.fail(state, shared, job),
-                Some(job) => state.asked.push_back(job),
+                Some(job) => state.requests.push_back(job),
                 None => break,
             }
         }
@@ -147,7 +147,7 @@ impl State {
     /// one as well: half of them are for the rest.
     fn ready(&self) -> Option<usize> {
         let is_purge = |job: &OwnerJob| matches!(job, OwnerJob::Purge { .. });
-        if !is_purge(self.asked.front()?) {
+        if !is_purge(self.requests.front()?) {
             return Some(0);
         }
         let others = self.slots[EVENTS + 1..].iter();
@@ -156,13 +156,13 @@ impl State {
         if carry_purges.count() < most.max(1) {
             return Some(0);
         }
-        self.asked.iter().position(|job| !is_purge(job))
+        self.requests.iter().position(|job| !is_purge(job))
     }
 
     /// The one at that place, or else of the favours.
     fn next(&mut self, at: Option<usize>) -> Option<OwnerJob> {
         match at {
-            Some(at) => self.asked.remove(at),
+            Some(at) => self.requests.remove(at),
             None => self.favours.pop(),
         }
     }
@@ -186,7 +186,7 @@ impl State {
 
     pub(super) fn next_tick(&self, now: u64) -> u64 {
         let busy = self.slots.iter().flat_map(|slot| &slot.jobs);
-        let dues = self.asked.iter().chain(busy).filter_map(OwnerJob::due);
+        let dues = self.requests.iter().chain(busy).filter_map(OwnerJob::due);
         let retry = match self.slots[EVENTS].stage {
             ConnectionState::Closed { retry_at } => retry_at,
             _ => now + link_silence() / 2,

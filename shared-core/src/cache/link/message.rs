@@ -159,8 +159,8 @@ impl OwnerRequest {
     /// Creates a report of a block of the chain behind that namespace that was shown to a client.
     pub fn show_block_request(namespace: &Namespace, sighting: ShownBlock) -> Self {
         let (namespace, height) = (const_hex::encode(namespace), sighting.height);
-        let what = if sighting.is_block { "block" } else { "part" };
-        let target = format!("/v1/heads?namespace={namespace}&height={height}&shown={what}");
+        let kind = if sighting.is_block { "block" } else { "part" };
+        let target = format!("/v1/heads?namespace={namespace}&height={height}&shown={kind}");
         Self::new("POST", target)
     }
 

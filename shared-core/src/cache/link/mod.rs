@@ -136,7 +136,7 @@ pub struct Link {
 struct State {
     slots: Vec<Connection>,
     /// Requests that an exchange waits for.
-    asked: VecDeque<OwnerJob>,
+    requests: VecDeque<OwnerJob>,
     /// Requests that no exchange waits for.
     favours: BackgroundQueue,
     needs: VecDeque<ConnectionAction>,
@@ -151,7 +151,7 @@ struct State {
     /// Whether no owner exists, as far as is known.
     is_alone: bool,
     /// Chains that the owner has reported since its `hello`, until it has reported all.
-    told: Option<Vec<Namespace>>,
+    reported_chains: Option<Vec<Namespace>>,
     /// Number of times that the event stream has ended since then.
     failures: u32,
     /// Health of the owner, as reported to the host.
@@ -277,11 +277,11 @@ impl Link {
     /// memory is refused.
     pub fn purge(&self, body: String, waiter: Waiter, now: u64) -> bool {
         let mut state = locked(&self.state);
-        if state.asked.try_reserve(1).is_err() {
+        if state.requests.try_reserve(1).is_err() {
             return false;
         }
         let patience = if state.up { PURGE } else { PURGE_PATIENCE };
-        state.asked.push_back(OwnerJob::Purge {
+        state.requests.push_back(OwnerJob::Purge {
             body,
             waiter: Some(waiter),
             due: now.saturating_add(patience),
@@ -295,11 +295,11 @@ impl Link {
     /// owner is not connected.
     pub fn status(&self, waiter: Waiter, now: u64) -> bool {
         let mut state = locked(&self.state);
-        if !state.up || state.asked.try_reserve(1).is_err() {
+        if !state.up || state.requests.try_reserve(1).is_err() {
             return false;
         }
         let due = now.saturating_add(STATUS);
-        state.asked.push_back(OwnerJob::Status { waiter, due });
+        state.requests.push_back(OwnerJob::Status { waiter, due });
         self.mark_queued();
         true
     }
@@ -492,8 +492,8 @@ impl Link {
 
     /// Queues a lookup again.
     fn retry_lookup(&self, state: &mut State, shared: &Shared, look_up: LookupJob) {
-        if state.asked.try_reserve(1).is_ok() {
-            state.asked.push_back(OwnerJob::LookUp(look_up));
+        if state.requests.try_reserve(1).is_ok() {
+            state.requests.push_back(OwnerJob::LookUp(look_up));
         } else {
             report_miss(&mut state.favours, shared, look_up);
         }
@@ -544,9 +544,9 @@ impl Link {
     fn fail_or_retry(&self, state: &mut State, shared: &Shared, job: OwnerJob) {
         match job {
             OwnerJob::Purge { sent, .. }
-                if sent < PURGE_SENT && state.asked.try_reserve(1).is_ok() =>
+                if sent < PURGE_SENT && state.requests.try_reserve(1).is_ok() =>
             {
-                state.asked.push_back(job);
+                state.requests.push_back(job);
             }
             job => self.fail(state, shared, job),
         }
@@ -576,7 +576,7 @@ impl Link {
                 for (_, look_up) in std::mem::take(&mut state.pending) {
                     report_miss(&mut state.favours, shared, look_up);
                 }
-                for job in std::mem::take(&mut state.asked) {
+                for job in std::mem::take(&mut state.requests) {
                     self.fail_or_retry(state, shared, job);
                 }
                 state.favours.clear();

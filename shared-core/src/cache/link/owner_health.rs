@@ -34,21 +34,21 @@ impl OwnerHealthChange {
 pub(super) struct OwnerHealth {
     /// Since when it does not answer.
     down: Option<u64>,
-    said: bool,
+    is_reported: bool,
 }
 
 impl OwnerHealth {
     /// What is to be said of an owner that is reached, or not.
     pub(super) fn news(&mut self, is_up: bool, now: u64) -> Option<OwnerHealthChange> {
         if is_up {
-            let said = std::mem::take(self).said;
-            return said.then_some(OwnerHealthChange::Up);
+            let was_reported = std::mem::take(self).is_reported;
+            return was_reported.then_some(OwnerHealthChange::Up);
         }
         let down = *self.down.get_or_insert(now);
-        if self.said || now.saturating_sub(down) < owner_outage_grace() {
+        if self.is_reported || now.saturating_sub(down) < owner_outage_grace() {
             return None;
         }
-        self.said = true;
+        self.is_reported = true;
         Some(OwnerHealthChange::Down)
     }
 }

@@ -59,7 +59,7 @@ pub fn request(query: &[u8], own: Option<&[u8]>) -> Result<String, PurgeError> {
     let mut request = Map::new();
     for (name, value) in form_urlencoded::parse(query) {
         let bad = |allowed: &str| PurgeError(format!("{name} must be {allowed}"));
-        let said = match &*name {
+        let parsed = match &*name {
             "everything" if value.is_empty() => json!(true),
             "everything" => return Err(bad("without a value")),
             "namespace" => json!(const_hex::encode(namespace_for_name(value.as_bytes()))),
@@ -88,7 +88,7 @@ pub fn request(query: &[u8], own: Option<&[u8]>) -> Result<String, PurgeError> {
                 )))
             }
         };
-        if request.insert(name.to_string(), said).is_some() {
+        if request.insert(name.to_string(), parsed).is_some() {
             return Err(PurgeError(format!("{name} is there twice")));
         }
     }
@@ -142,22 +142,22 @@ mod tests {
 
     #[test]
     fn queries_are_translated_to_purge_requests() {
-        let said = |query: &str| request(query.as_bytes(), None).unwrap();
-        assert_eq!(said("everything"), "{\"everything\":true}");
-        assert_eq!(said("everything="), "{\"everything\":true}");
-        assert_eq!(said("method=eth_call"), "{\"method\":\"eth_call\"}");
+        let translate = |query: &str| request(query.as_bytes(), None).unwrap();
+        assert_eq!(translate("everything"), "{\"everything\":true}");
+        assert_eq!(translate("everything="), "{\"everything\":true}");
+        assert_eq!(translate("method=eth_call"), "{\"method\":\"eth_call\"}");
         let key = "AB".repeat(32);
         let expected = format!("{{\"key\":\"{}\"}}", key.to_lowercase());
-        assert_eq!(said(&format!("key={key}")), expected);
-        let one = said("namespace=main&method=eth_call");
+        assert_eq!(translate(&format!("key={key}")), expected);
+        let one = translate("namespace=main&method=eth_call");
         assert!(one.contains("\"namespace\":\"") && one.contains("\"method\":\"eth_call\""));
         let own = request(b"blocks=5-9", Some(b"main")).unwrap();
-        assert_eq!(own, said("namespace=main&blocks=5-9"));
+        assert_eq!(own, translate("namespace=main&blocks=5-9"));
         assert!(
             own.starts_with("{\"blocks\":[5,9],\"namespace\":\""),
             "{own}"
         );
-        assert!(said("namespace=m%61in&blocks=7").contains("\"blocks\":[7,7]"));
+        assert!(translate("namespace=m%61in&blocks=7").contains("\"blocks\":[7,7]"));
     }
 
     #[test]

@@ -38,8 +38,8 @@ impl Link {
                 ..
             }
             | OwnerJob::Status { waiter, .. } => {
-                let said = (response.status, response.body);
-                state.claims.insert_admin_reply(waiter, said);
+                let reply = (response.status, response.body);
+                state.claims.insert_admin_reply(waiter, reply);
                 shared.wake([waiter]);
             }
             OwnerJob::Expired(Some(key)) if response.granted == Some(true) => {
@@ -102,7 +102,7 @@ impl Link {
         let read = events.push(data, |event| heard.push(event));
         state.events = events;
         for event in heard {
-            self.heed(state, shared, event, now);
+            self.apply_event(state, shared, event, now);
             if state.open(EVENTS).is_none() {
                 return;
             }
@@ -112,7 +112,7 @@ impl Link {
         }
     }
 
-    fn heed(&self, state: &mut State, shared: &Shared, event: OwnerEvent, now: u64) {
+    fn apply_event(&self, state: &mut State, shared: &Shared, event: OwnerEvent, now: u64) {
         match event {
             OwnerEvent::Hello { generation, until } => {
                 if !state.was_up || generation != self.generation() {
@@ -123,7 +123,7 @@ impl Link {
                 }
                 state.was_up = true;
                 state.is_alone = false;
-                state.told = Some(Vec::new());
+                state.reported_chains = Some(Vec::new());
                 state.up = true;
                 state.failures = 0;
                 self.generation.store(generation, Ordering::Release);
@@ -132,16 +132,16 @@ impl Link {
             OwnerEvent::Lease { until, .. } => {
                 self.until.store(until, Ordering::Release);
                 // all chains that it follows came before
-                if let Some(told) = state.told.take() {
-                    self.chains.retain(&told);
+                if let Some(reported) = state.reported_chains.take() {
+                    self.chains.retain(&reported);
                 }
             }
             OwnerEvent::Purge { generation, key } => {
                 // what is on its way is of before, from here on
                 self.generation.store(generation, Ordering::Release);
                 shared.purge_memory(key);
-                if state.asked.try_reserve(1).is_ok() {
-                    state.asked.push_front(OwnerJob::Acknowledge(generation));
+                if state.requests.try_reserve(1).is_ok() {
+                    state.requests.push_front(OwnerJob::Acknowledge(generation));
                 } else {
                     // the owner can tell that nobody is there, too
                     self.close(state, shared, EVENTS, now);
@@ -157,7 +157,7 @@ impl Link {
                     self.retry_lookup(state, shared, look_up);
                 }
                 let jobs = state.slots.iter_mut().flat_map(|slot| &mut slot.jobs);
-                for job in jobs.chain(&mut state.asked) {
+                for job in jobs.chain(&mut state.requests) {
                     if let OwnerJob::LookUp(look_up) = job {
                         look_up.missed_event |= look_up.key == key;
                     }
@@ -169,8 +169,8 @@ impl Link {
             } => {
                 let unknown = || ChainState::unknown(news.heights, 0);
                 self.chains.get_or_add(namespace, unknown).set_state(*news);
-                if let Some(told) = &mut state.told {
-                    told.push(namespace);
+                if let Some(reported) = &mut state.reported_chains {
+                    reported.push(namespace);
                 }
             }
         }

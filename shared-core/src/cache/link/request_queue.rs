@@ -30,7 +30,7 @@ impl OwnerClient for Link {
         now: u64,
     ) -> Result<(), Leadership> {
         let mut state = locked(&self.state);
-        if !state.up || state.asked.try_reserve(1).is_err() {
+        if !state.up || state.requests.try_reserve(1).is_err() {
             return Err(token);
         }
         let job = LookupJob {
@@ -42,17 +42,17 @@ impl OwnerClient for Link {
             waits_in_vain: in_vain,
             missed_event: false,
         };
-        state.asked.push_back(OwnerJob::LookUp(job));
+        state.requests.push_back(OwnerJob::LookUp(job));
         self.mark_queued();
         Ok(())
     }
 
     fn lookup_all(&self, keys: Vec<Key>, _: &Namespace, waiter: Waiter, now: u64) -> bool {
         let mut state = locked(&self.state);
-        if !state.up || state.asked.try_reserve(1).is_err() {
+        if !state.up || state.requests.try_reserve(1).is_err() {
             return false;
         }
-        state.asked.push_back(OwnerJob::LookUps {
+        state.requests.push_back(OwnerJob::LookUps {
             keys,
             waiter,
             due: self.deadline(now),
@@ -93,10 +93,10 @@ impl OwnerClient for Link {
 
     fn report_shown_block(&self, namespace: &Namespace, sighting: ShownBlock) {
         let mut state = locked(&self.state);
-        if state.up && state.asked.try_reserve(1).is_ok() {
+        if state.up && state.requests.try_reserve(1).is_ok() {
             // before look-ups: none is to find what is over
             state
-                .asked
+                .requests
                 .push_front(OwnerJob::ShowBlock(*namespace, sighting));
             self.mark_queued();
         }
@@ -129,11 +129,11 @@ impl OwnerClient for Link {
     }
 
     fn claim_admin_reply(&self, waiter: Waiter) -> Option<AdminReply> {
-        let said = self.take_reply(waiter);
-        if said.is_none() {
+        let reply = self.take_reply(waiter);
+        if reply.is_none() {
             self.forget(waiter);
         }
-        said
+        reply
     }
 }
 
@@ -151,11 +151,13 @@ impl Link {
 impl State {
     /// Nobody waits under that name any more.
     pub(super) fn forget(&mut self, gone: Waiter) {
-        let Self { slots, asked, .. } = self;
+        let Self {
+            slots, requests, ..
+        } = self;
         let busy = slots.iter_mut().flat_map(|slot| &mut slot.jobs);
-        for job in asked.iter_mut().chain(busy) {
+        for job in requests.iter_mut().chain(busy) {
             job.forget(gone);
         }
-        asked.retain(|job| !matches!(job, OwnerJob::Expired(_)));
+        requests.retain(|job| !matches!(job, OwnerJob::Expired(_)));
     }
 }

@@ -13,16 +13,16 @@ pub(super) type Entries = Vec<(Key, Arc<CacheEntry>)>;
 
 #[derive(Debug, Default)]
 pub(super) struct UnclaimedReplies {
-    said: HashMap<Waiter, AdminReply>,
+    admin_replies: HashMap<Waiter, AdminReply>,
     /// And purges up to which one were known then.
     found: HashMap<Waiter, (Entries, u64)>,
 }
 
 impl UnclaimedReplies {
     /// What came of a purge, say; where memory is refused nothing is known of it.
-    pub(super) fn insert_admin_reply(&mut self, waiter: Waiter, said: AdminReply) {
-        if self.said.try_reserve(1).is_ok() {
-            self.said.insert(waiter, said);
+    pub(super) fn insert_admin_reply(&mut self, waiter: Waiter, reply: AdminReply) {
+        if self.admin_replies.try_reserve(1).is_ok() {
+            self.admin_replies.insert(waiter, reply);
         }
     }
 
@@ -34,7 +34,7 @@ impl UnclaimedReplies {
     }
 
     pub(super) fn take_admin_reply(&mut self, waiter: Waiter) -> Option<AdminReply> {
-        self.said.remove(&waiter)
+        self.admin_replies.remove(&waiter)
     }
 
     /// As long as that is the last purge still. `None`: nothing has come yet.

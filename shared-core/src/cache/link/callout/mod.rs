@@ -124,9 +124,9 @@ pub struct CalloutClient {
 
 #[derive(Debug)]
 struct State {
-    /// What somebody waits for.
-    asked: VecDeque<PendingQuery>,
-    /// And what nobody does.
+    /// Queries that an exchange waits for.
+    queries: VecDeque<PendingQuery>,
+    /// Requests that no exchange waits for.
     favours: BackgroundQueue,
     under_way: HashMap<CalloutId, InFlightCallout>,
     last: CalloutId,
@@ -225,7 +225,7 @@ impl CalloutClient {
             bounds,
             process,
             state: Mutex::new(State {
-                asked: VecDeque::new(),
+                queries: VecDeque::new(),
                 favours: BackgroundQueue::with_capacity_bytes(bounds.most_bytes),
                 under_way: HashMap::new(),
                 last: CalloutId(0),
@@ -260,9 +260,9 @@ impl CalloutClient {
         }
         let greets = state.greets_at().is_some_and(|at| now >= at);
         // not from the background queue, which waits while the owner is down
-        if greets && state.asked.try_reserve(1).is_ok() {
+        if greets && state.queries.try_reserve(1).is_ok() {
             let job = OwnerJob::ReleaseLease(Key::default());
-            state.asked.push_back(PendingQuery::favour(job));
+            state.queries.push_back(PendingQuery::favour(job));
         }
         loop {
             let work = state.take(&self.bounds)?;
@@ -288,7 +288,7 @@ impl CalloutClient {
 
     /// Makes all queued requests callouts of the root context, by [`next`](Self::next).
     pub fn detach_from_stream(&self) {
-        for work in &mut locked(&self.state).asked {
+        for work in &mut locked(&self.state).queries {
             work.is_own = false;
         }
     }
@@ -428,7 +428,7 @@ impl State {
     /// When an owner that has failed, and is asked for nothing, is asked again: operators are
     /// to hear of it without any client.
     fn greets_at(&self) -> Option<u64> {
-        let is_idle = self.under_way.is_empty() && self.asked.is_empty();
+        let is_idle = self.under_way.is_empty() && self.queries.is_empty();
         self.pulse
             .failed_at()
             .filter(|_| is_idle)
@@ -437,12 +437,13 @@ impl State {
 
     /// Whether there is room for what somebody waits for.
     fn has_room(&mut self, bounds: &CalloutLimits) -> bool {
-        self.under_way.len() + self.asked.len() < bounds.most && self.asked.try_reserve(1).is_ok()
+        self.under_way.len() + self.queries.len() < bounds.most
+            && self.queries.try_reserve(1).is_ok()
     }
 
-    /// Asks; there [is room](Self::has_room).
-    fn ask(&mut self, work: PendingQuery, due: u64) {
-        self.asked.push_back(work);
+    /// Queues a query; there [is room](Self::has_room).
+    fn enqueue(&mut self, work: PendingQuery, due: u64) {
+        self.queries.push_back(work);
         self.is_due(due);
     }
 
@@ -452,7 +453,7 @@ impl State {
 
     /// What is to be sent next.
     fn take(&mut self, bounds: &CalloutLimits) -> Option<PendingQuery> {
-        if let Some(work) = self.asked.pop_front() {
+        if let Some(work) = self.queries.pop_front() {
             return Some(work);
         }
         // half of the calls are for those who wait
@@ -467,15 +468,15 @@ impl State {
                 || matches!(&work.job, OwnerJob::LookUp(look_up)
                     if shared.flights.last_follower(&look_up.token) == Some(waiter))
         };
-        let at = self.asked.iter().position(is_own)?;
-        self.asked.remove(at)
+        let at = self.queries.iter().position(is_own)?;
+        self.queries.remove(at)
     }
 
     /// Bytes of entries that are under way to be stored.
     fn stores(&self) -> u64 {
         let works = self.under_way.values().map(|it| &it.work);
         works
-            .chain(&self.asked)
+            .chain(&self.queries)
             .map(|work| background_queue::weight(&work.job))
             .sum()
     }
@@ -483,15 +484,15 @@ impl State {
     /// How many calls there are for which the owner waits.
     fn waits(&self) -> usize {
         let works = self.under_way.values().map(|it| &it.work);
-        works.chain(&self.asked).filter(|work| work.waits).count()
+        works.chain(&self.queries).filter(|work| work.waits).count()
     }
 
     /// Those whose time is over go on without the owner.
     fn expire(&mut self, shared: &Shared, now: u64) {
-        for _ in 0..self.asked.len() {
-            match self.asked.pop_front() {
+        for _ in 0..self.queries.len() {
+            match self.queries.pop_front() {
                 Some(work) if work.job.is_late(now) => self.let_go(shared, work),
-                Some(work) => self.asked.push_back(work),
+                Some(work) => self.queries.push_back(work),
                 None => break,
             }
         }
@@ -520,8 +521,12 @@ impl State {
                 self.fail(shared, PendingQuery::new(job, None));
             }
         }
-        let asked = self.asked.iter().filter_map(|work| work.job.due());
-        let dues = self.under_way.values().map(|it| it.due).chain(asked);
+        let query_deadlines = self.queries.iter().filter_map(|work| work.job.due());
+        let dues = self
+            .under_way
+            .values()
+            .map(|it| it.due)
+            .chain(query_deadlines);
         self.next_due = dues.min().unwrap_or(u64::MAX);
     }
 

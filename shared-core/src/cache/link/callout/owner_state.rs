@@ -47,11 +47,12 @@ impl StateSnapshot {
         }
     }
 
-    /// The last purge that is known, when `said` is heard and `known` was.
-    pub(super) fn newest(&self, known: u64, said: u64) -> u64 {
-        match said < self.generation {
-            true => said,
-            false => known.max(said),
+    /// Returns the generation of the last known purge after a reply with the generation `reported`,
+    /// where `known` was the last one before.
+    pub(super) fn newest(&self, known: u64, reported: u64) -> u64 {
+        match reported < self.generation {
+            true => reported,
+            false => known.max(reported),
         }
     }
 }
@@ -62,14 +63,14 @@ pub(super) struct OwnerState(Vec<NamespaceState>);
 #[derive(Debug)]
 struct NamespaceState {
     namespace: Namespace,
-    told: ChainAnnouncement,
+    announcement: ChainAnnouncement,
     /// It was so then, or later.
     at: u64,
 }
 
 impl OwnerState {
     pub(super) fn get(&self, namespace: &Namespace) -> Option<ChainAnnouncement> {
-        Some(self.find(namespace)?.told)
+        Some(self.find(namespace)?.announcement)
     }
 
     fn find(&self, namespace: &Namespace) -> Option<&NamespaceState> {
@@ -83,11 +84,11 @@ impl OwnerState {
         chains: &Chains,
         namespace: Namespace,
         (heard, at): (&StateSnapshot, u64),
-        told: ChainAnnouncement,
+        announcement: ChainAnnouncement,
         state: Option<Box<ChainState>>,
     ) {
         let known = self.get(&namespace);
-        let is_news = match (known, told) {
+        let is_news = match (known, announcement) {
             // one or the other is another owner's
             (known, ChainAnnouncement::NotFollowed) => known == heard.chain,
             (Some(ChainAnnouncement::Number(known)), ChainAnnouncement::Number(number)) => {
@@ -95,19 +96,19 @@ impl OwnerState {
             }
             (_, ChainAnnouncement::Number(_)) => true,
         };
-        match (told, state) {
+        match (announcement, state) {
             (ChainAnnouncement::Number(_), Some(state)) if is_news => {
                 let unknown = || ChainState::unknown(state.heights, 0);
                 chains.get_or_add(namespace, unknown).set_state(*state);
             }
             // it is what is known
-            (ChainAnnouncement::Number(_), _) if known == Some(told) => {}
+            (ChainAnnouncement::Number(_), _) if known == Some(announcement) => {}
             (ChainAnnouncement::NotFollowed, _) if is_news => {}
             _ => return,
         }
         self.remember(NamespaceState {
             namespace,
-            told,
+            announcement,
             at,
         });
         if is_news {
@@ -117,14 +118,15 @@ impl OwnerState {
     }
 
     fn followed(&self) -> impl Iterator<Item = Namespace> + '_ {
-        let followed = |space: &&NamespaceState| matches!(space.told, ChainAnnouncement::Number(_));
+        let followed =
+            |space: &&NamespaceState| matches!(space.announcement, ChainAnnouncement::Number(_));
         self.0.iter().filter(followed).map(|space| space.namespace)
     }
 
     fn remember(&mut self, space: NamespaceState) {
         let mut all = self.0.iter_mut();
         if let Some(known) = all.find(|known| known.namespace == space.namespace) {
-            known.told = space.told;
+            known.announcement = space.announcement;
             known.at = known.at.max(space.at);
             return;
         }

@@ -50,7 +50,7 @@ impl OwnerClient for CalloutClient {
             waits_in_vain: in_vain,
             missed_event: false,
         };
-        state.ask(
+        state.enqueue(
             PendingQuery::own(OwnerJob::LookUp(look_up), Some(*namespace)),
             due,
         );
@@ -71,7 +71,7 @@ impl OwnerClient for CalloutClient {
             due,
             generation: self.generation(),
         };
-        state.ask(PendingQuery::own(job, Some(*namespace)), due);
+        state.enqueue(PendingQuery::own(job, Some(*namespace)), due);
         true
     }
 
@@ -118,7 +118,7 @@ impl OwnerClient for CalloutClient {
         let mut work = PendingQuery::favour(job);
         work.namespace = work.namespace.or(follows.map(|(namespace, _)| namespace));
         work.landing = Some(landing);
-        state.asked.push_back(work);
+        state.queries.push_back(work);
         Ok(())
     }
 
@@ -131,10 +131,10 @@ impl OwnerClient for CalloutClient {
 
     fn report_shown_block(&self, namespace: &Namespace, sighting: ShownBlock) {
         let mut state = locked(&self.state);
-        if !state.pulse.is_open() && state.asked.try_reserve(1).is_ok() {
+        if !state.pulse.is_open() && state.queries.try_reserve(1).is_ok() {
             let work = PendingQuery::favour(OwnerJob::ShowBlock(*namespace, sighting));
             // before look-ups: none is to find what is over
-            state.asked.push_front(work);
+            state.queries.push_front(work);
         }
     }
 
@@ -182,9 +182,9 @@ impl OwnerClient for CalloutClient {
                 due: now.saturating_add(super::PURGE),
                 sent: 0,
             };
-            let has_memory = state.asked.try_reserve(1).is_ok();
+            let has_memory = state.queries.try_reserve(1).is_ok();
             if has_memory {
-                state.asked.push_back(PendingQuery::own(job, None));
+                state.queries.push_back(PendingQuery::own(job, None));
             }
             has_memory
         })
@@ -204,10 +204,10 @@ impl super::State {
     /// Nobody waits under that name any more.
     fn forget(&mut self, gone: Waiter) {
         let under_way = self.under_way.values_mut().map(|it| &mut it.work);
-        for work in under_way.chain(&mut self.asked) {
+        for work in under_way.chain(&mut self.queries) {
             work.job.forget(gone);
         }
-        self.asked
+        self.queries
             .retain(|work| !matches!(work.job, OwnerJob::Expired(_)));
     }
 }

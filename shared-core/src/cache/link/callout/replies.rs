@@ -36,7 +36,7 @@ impl CalloutClient {
         now: u64,
     ) {
         let status = answer.status;
-        let Some(said) = self.hear(state, &under_way, &mut answer, now) else {
+        let Some(reply_generation) = self.hear(state, &under_way, &mut answer, now) else {
             // what a proxy says itself if it can't reach it
             state.pulse.is_another = !matches!(status, 502..=504);
             state.fail(shared, under_way.work);
@@ -47,8 +47,9 @@ impl CalloutClient {
             work, joined, sent, ..
         } = under_way;
         if let Some(landing) = work.landing {
-            let kept = matches!(work.job, OwnerJob::Store { .. }) && answer.status == 201;
-            let may_hold = kept || answer.status != 409 && said == landing.generation;
+            let is_stored = matches!(work.job, OwnerJob::Store { .. }) && answer.status == 201;
+            let may_hold =
+                is_stored || answer.status != 409 && reply_generation == landing.generation;
             let may_hold = may_hold && self.generation() == landing.generation;
             self.landed(
                 state,
@@ -69,14 +70,14 @@ impl CalloutClient {
                     waits_in_vain: look_up.waits_in_vain,
                     again: work.again,
                 };
-                if said != self.generation() && work.again < AGAIN {
+                if reply_generation != self.generation() && work.again < AGAIN {
                     // it may be what was purged meanwhile
                     let again = work.again + 1;
                     let question = LateQuery { again, ..question };
-                    self.ask_again(state, shared, look_up.token, question, now);
+                    self.retry_lookup(state, shared, look_up.token, question, now);
                     return;
                 }
-                let is_current = said == self.generation();
+                let is_current = reply_generation == self.generation();
                 match (answer.status, answer.granted) {
                     (200, _) if is_current => {
                         match decode_entry(shared, &self.chains, &look_up.key, answer, now) {
@@ -100,9 +101,11 @@ impl CalloutClient {
                 }
             }
             OwnerJob::LookUps { waiter, .. } => {
-                if answer.status == 200 && said == self.generation() {
+                if answer.status == 200 && reply_generation == self.generation() {
                     let entries = decode_entries(shared, &self.chains, &answer, now);
-                    state.claims.insert_entries(waiter, entries, said);
+                    state
+                        .claims
+                        .insert_entries(waiter, entries, reply_generation);
                 }
                 shared.wake([waiter]);
             }
@@ -138,16 +141,16 @@ impl CalloutClient {
         answer: &mut OwnerReply,
         now: u64,
     ) -> Option<u64> {
-        let said = answer.generation?;
+        let reply_generation = answer.generation?;
         if let Some(namespace) = under_way.work.namespace {
-            let told = answer.chain?;
+            let announcement = answer.chain?;
             let state_of = match answer.state.take() {
                 Some((of, _)) if of != namespace => return None,
                 of => of.map(|(_, state)| state),
             };
             let heard = &under_way.heard;
-            let is_known =
-                matches!(told, ChainAnnouncement::NotFollowed) || heard.chain == Some(told);
+            let is_known = matches!(announcement, ChainAnnouncement::NotFollowed)
+                || heard.chain == Some(announcement);
             if state_of.is_none() && !is_known {
                 return None;
             }
@@ -157,11 +160,11 @@ impl CalloutClient {
                 false => under_way.sent,
             };
             let known = &mut state.known;
-            known.merge_reply(&self.chains, namespace, (heard, at), told, state_of);
+            known.merge_reply(&self.chains, namespace, (heard, at), announcement, state_of);
         }
-        let newest = under_way.heard.newest(self.generation(), said);
+        let newest = under_way.heard.newest(self.generation(), reply_generation);
         self.generation.store(newest, Ordering::Release);
-        Some(said)
+        Some(reply_generation)
     }
 
     /// Another process fetches it.
@@ -183,7 +186,7 @@ impl CalloutClient {
         }
         let mut work = PendingQuery::new(OwnerJob::LookUp(look_up), question.namespace);
         work.waits = true;
-        state.asked.push_back(work);
+        state.queries.push_back(work);
     }
 
     /// An entry is theirs who joined before it was asked for.
@@ -203,7 +206,7 @@ impl CalloutClient {
                 again: 0,
                 ..question
             };
-            self.ask_again(state, shared, token, question, now);
+            self.retry_lookup(state, shared, token, question, now);
         }
     }
 
@@ -228,7 +231,7 @@ impl CalloutClient {
         if may_hold && self.holds(&entry, namespace) {
             self.give(state, shared, (token, joined), &entry, question, now);
         } else {
-            self.ask_again(state, shared, token, question, now);
+            self.retry_lookup(state, shared, token, question, now);
         }
     }
 
@@ -244,7 +247,7 @@ impl CalloutClient {
         })
     }
 
-    fn ask_again(
+    fn retry_lookup(
         &self,
         state: &mut State,
         shared: &Shared,
@@ -265,7 +268,7 @@ impl CalloutClient {
         let mut work = PendingQuery::new(OwnerJob::LookUp(look_up), question.namespace);
         work.again = question.again;
         match state.has_room(&self.bounds) {
-            true => state.ask(work, due),
+            true => state.enqueue(work, due),
             false => state.let_go(shared, work),
         }
     }

@@ -130,10 +130,10 @@ impl Host {
             Role::Follower => true,
             Role::Leader(token) => {
                 self.shared.flights.follow(&token, at(waiter)).unwrap();
-                let asked = self
+                let result = self
                     .calls()
                     .lookup(key, token, &SPACE, leases, false, self.now);
-                if let Err(token) = asked {
+                if let Err(token) = result {
                     self.shared.leave(&key, at(waiter));
                     self.shared.hand_over(token);
                     return false;

@@ -405,7 +405,7 @@ fn found_entries_are_returned_without_a_hot_tier() {
     host.receive(1, &found());
     assert_eq!(host.woken(), [1]);
     assert!(host.answer(1).is_some());
-    let ask = |host: &mut Host| {
+    let fetch = |host: &mut Host| {
         assert!(host
             .link()
             .lookup_all(vec![[2; 32]], &SPACE, at(5), host.now));
@@ -413,10 +413,10 @@ fn found_entries_are_returned_without_a_hot_tier() {
         host.receive(1, &found_of_all([2; 32]));
         assert_eq!(host.woken(), [5]);
     };
-    ask(&mut host);
+    fetch(&mut host);
     assert_eq!(host.link().claim_all(at(5)).len(), 1);
     // an entry is not returned after a purge
-    ask(&mut host);
+    fetch(&mut host);
     host.event("purge", "{\"generation\":1}");
     assert!(host.link().claim_all(at(5)).is_empty());
 }

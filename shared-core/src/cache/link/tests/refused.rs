@@ -30,10 +30,10 @@ fn batch_lookup_without_memory_is_woken_at_once() {
         .collect();
     each(|step| {
         let mut host = Host::up();
-        let asks = host
+        let is_sent = host
             .link()
             .lookup_all(keys.clone(), &super::SPACE, at(5), host.now);
-        assert!(asks);
+        assert!(is_sent);
         // the connection is open: it sends at once
         host.run();
         host.receive(1, b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");

@@ -20,7 +20,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => any::<bool>().prop_map(Step::Want),
         1 => any::<usize>().prop_map(Step::Leave),
-        4 => (1usize..3, 0usize..6).prop_map(|(slot, what)| Step::Reply(slot, what)),
+        4 => (1usize..3, 0usize..6).prop_map(|(slot, kind)| Step::Reply(slot, kind)),
         2 => (0usize..5).prop_map(Step::Event),
         1 => (0usize..3).prop_map(Step::Close),
         2 => (1u64..30).prop_map(Step::Pass),
@@ -52,7 +52,7 @@ proptest! {
                         host.run();
                     }
                 }
-                Step::Reply(slot, what) => {
+                Step::Reply(slot, kind) => {
                     if !host.open.contains(&slot) {
                         continue;
                     }
@@ -64,14 +64,14 @@ proptest! {
                         b"rubbish\r\n\r\n".to_vec(),
                         DONE.to_vec(),
                     ];
-                    host.receive(slot, &reply[what]);
+                    host.receive(slot, &reply[kind]);
                 }
-                Step::Event(what) => {
+                Step::Event(kind) => {
                     if !host.link().is_up() {
                         continue;
                     }
                     let key = "07".repeat(32);
-                    match what {
+                    match kind {
                         0 => host.event("filled", &key),
                         1 => host.event("given-up", &key),
                         2 => host.event("purge", &format!("{{\"generation\":{n}}}")),
@@ -87,9 +87,9 @@ proptest! {
                 }
                 Step::Pass(milliseconds) => host.pass(milliseconds),
                 Step::Claim(which) => {
-                    let who = waiting.iter().nth(which % waiting.len().max(1)).copied();
-                    if let Some(turn) = who.and_then(|who| host.shared.flights.claim(who)) {
-                        waiting.remove(&who.unwrap());
+                    let claimant = waiting.iter().nth(which % waiting.len().max(1)).copied();
+                    if let Some(turn) = claimant.and_then(|claimant| host.shared.flights.claim(claimant)) {
+                        waiting.remove(&claimant.unwrap());
                         if let Wakeup::Lead(token) = turn {
                             tokens.push(token);
                         }
