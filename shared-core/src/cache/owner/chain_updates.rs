@@ -140,7 +140,10 @@ impl Owner {
     pub fn published_state(&self, namespace: &Namespace) -> Option<(u64, ChainState)> {
         let chain = self.chains.get(namespace)?;
         // first: a change in the meantime has another number
-        let number = locked(&self.shared).told.get(namespace).copied()?;
+        let number = locked(&self.shared)
+            .published_numbers
+            .get(namespace)
+            .copied()?;
         Some((number, chain.state()))
     }
 
@@ -154,7 +157,10 @@ impl Owner {
         if let Some(chain) = self.chains.get(namespace) {
             let state = Box::new(chain.state());
             // epochs of owners differ, and count microseconds
-            let number = shared.told.entry(*namespace).or_insert(state.epoch);
+            let number = shared
+                .published_numbers
+                .entry(*namespace)
+                .or_insert(state.epoch);
             *number += 1;
             shared.processes.publish(&OwnerEvent::Chain {
                 namespace: *namespace,

@@ -36,7 +36,7 @@ impl EntryBytes {
     pub fn into_owned(self) -> Self {
         match &self {
             Self::Owned(_) => self,
-            Self::Pinned(lent) => copy_of((**lent).as_ref()).map_or(self, Self::Owned),
+            Self::Pinned(pinned) => copy_of((**pinned).as_ref()).map_or(self, Self::Owned),
         }
     }
 }
@@ -45,7 +45,7 @@ impl AsRef<[u8]> for EntryBytes {
     fn as_ref(&self) -> &[u8] {
         match self {
             Self::Owned(bytes) => bytes,
-            Self::Pinned(lent) => (**lent).as_ref(),
+            Self::Pinned(pinned) => (**pinned).as_ref(),
         }
     }
 }

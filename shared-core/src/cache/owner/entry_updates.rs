@@ -19,17 +19,17 @@ impl Owner {
     /// happen before any client receives it. The owner does so at the first hit, once for all
     /// processes. Returns `None` if the entry is no response, which removes it from memory, or if
     /// the allocation fails. Takes milliseconds per megabyte.
-    pub fn check_entry(&self, key: &Key, kept: &Arc<MemoryEntry>) -> Option<Arc<MemoryEntry>> {
-        let Some(body) = strict_check::read(kept.body()) else {
-            self.memory.remove_same(key, kept);
+    pub fn check_entry(&self, key: &Key, entry: &Arc<MemoryEntry>) -> Option<Arc<MemoryEntry>> {
+        let Some(body) = strict_check::read(entry.body()) else {
+            self.memory.remove_same(key, entry);
             return None;
         };
-        let read = Arc::new(kept.with_body(body));
-        if self.replace(key, kept, &read) {
+        let read = Arc::new(entry.with_body(body));
+        if self.replace(key, entry, &read) {
             return Some(read);
         }
         // another thread has read it already; an entry that was purged or filled again is read too
-        Some(self.memory.checked_form_of(key, kept).unwrap_or(read))
+        Some(self.memory.checked_form_of(key, entry).unwrap_or(read))
     }
 
     /// Makes an entry final whose block was final when the node was queried: it is fresh for
@@ -38,7 +38,7 @@ impl Owner {
     pub fn make_final(
         &self,
         key: &Key,
-        kept: &Arc<MemoryEntry>,
+        entry: &Arc<MemoryEntry>,
         block: u64,
         fresh: u64,
         now: CallTime,
@@ -47,11 +47,11 @@ impl Owner {
             class: Class::Immutable,
             block: Some(block),
             height: Some(block),
-            ..kept.attributes().clone()
+            ..entry.attributes().clone()
         };
-        let body = as_immutable(kept.body(), block)?;
+        let body = as_immutable(entry.body(), block)?;
         let made = Arc::new(self.prepare_entry(about, body, fresh, now));
-        self.replace(key, kept, &made).then_some(made)
+        self.replace(key, entry, &made).then_some(made)
     }
 
     /// Replaces an entry that is to be stored by its
@@ -60,20 +60,20 @@ impl Owner {
     pub fn replace_by_recompressed(
         &self,
         key: &Key,
-        kept: &Arc<MemoryEntry>,
+        entry: &Arc<MemoryEntry>,
         body: Vec<u8>,
     ) -> Option<Arc<MemoryEntry>> {
-        let saved = kept.body().len().saturating_sub(body.len()) as u64;
-        let other = Arc::new(kept.with_body(body));
+        let saved = entry.body().len().saturating_sub(body.len()) as u64;
+        let other = Arc::new(entry.with_body(body));
         {
             // exclusive, as in `replace`
             let _effect = write(&self.effect);
-            if self.disk.is_purged(key, kept.attributes()) || self.memory.has_other(key, kept) {
+            if self.disk.is_purged(key, entry.attributes()) || self.memory.has_other(key, entry) {
                 return None;
             }
             // another thread may have read it; an entry that has left memory is stored as well
             self.memory
-                .replace(key, |there| there.is_form_of(kept), &other);
+                .replace(key, |there| there.is_form_of(entry), &other);
         }
         if saved > 0 {
             let counters = &self.counters;
@@ -83,11 +83,11 @@ impl Owner {
         Some(other)
     }
 
-    /// Replaces `kept` in memory by `by`, unless it was purged or replaced. Returns whether it was.
-    fn replace(&self, key: &Key, kept: &Arc<MemoryEntry>, by: &Arc<MemoryEntry>) -> bool {
+    /// Replaces `entry` in memory by `by`, unless it was purged or replaced. Returns whether it was.
+    fn replace(&self, key: &Key, entry: &Arc<MemoryEntry>, by: &Arc<MemoryEntry>) -> bool {
         // exclusive: no fill comes in between; purges compare the generation, which does not change
         let _effect = write(&self.effect);
-        let is_it = |there: &Arc<MemoryEntry>| Arc::ptr_eq(there, kept);
+        let is_it = |there: &Arc<MemoryEntry>| Arc::ptr_eq(there, entry);
         !self.disk.is_purged(key, by.attributes()) && self.memory.replace(key, is_it, by)
     }
 }

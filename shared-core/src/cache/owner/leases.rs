@@ -39,7 +39,7 @@ pub struct EndedLease {
 /// All leases.
 #[derive(Debug)]
 pub struct Leases {
-    held: HashMap<Key, HeldLease>,
+    leases: HashMap<Key, HeldLease>,
     /// End of each lease in milliseconds.
     ends: BTreeSet<(u64, Key)>,
     most: usize,
@@ -56,7 +56,7 @@ impl Leases {
     /// An empty table of at most `most` leases.
     pub fn new(most: usize) -> Self {
         Self {
-            held: HashMap::new(),
+            leases: HashMap::new(),
             ends: BTreeSet::new(),
             most,
         }
@@ -67,8 +67,8 @@ impl Leases {
     /// [`expire`](Self::expire) first.
     pub fn acquire(&mut self, key: Key, process: &ProcessName, ends: u64) -> Lease {
         let most = self.most;
-        let count = self.held.len();
-        match self.held.entry(key) {
+        let count = self.leases.len();
+        match self.leases.entry(key) {
             Entry::Vacant(_) if count >= most => return Lease::Full,
             Entry::Vacant(vacant) => {
                 vacant.insert(HeldLease {
@@ -77,16 +77,16 @@ impl Leases {
                     waiters: Vec::new(),
                 });
             }
-            Entry::Occupied(mut held) => {
-                let held = held.get_mut();
-                if held.holder != *process {
-                    if !held.waiters.contains(process) {
-                        held.waiters.push(process.clone());
+            Entry::Occupied(mut occupied) => {
+                let lease = occupied.get_mut();
+                if lease.holder != *process {
+                    if !lease.waiters.contains(process) {
+                        lease.waiters.push(process.clone());
                     }
                     return Lease::Pending;
                 }
-                self.ends.remove(&(held.ends, key));
-                held.ends = ends;
+                self.ends.remove(&(lease.ends, key));
+                lease.ends = ends;
             }
         }
         self.ends.insert((ends, key));
@@ -95,7 +95,7 @@ impl Leases {
 
     /// Releases the lease that `process` has of `key`.
     pub fn release(&mut self, key: &Key, process: &ProcessName) -> Option<EndedLease> {
-        (self.held.get(key)?.holder == *process)
+        (self.leases.get(key)?.holder == *process)
             .then(|| self.end(key))
             .flatten()
     }
@@ -117,9 +117,9 @@ impl Leases {
     /// Ends the leases of `process`, which has disconnected.
     pub fn release_all_of(&mut self, process: &ProcessName) -> Vec<EndedLease> {
         let keys: Vec<Key> = self
-            .held
+            .leases
             .iter()
-            .filter(|(_, held)| held.holder == *process)
+            .filter(|(_, lease)| lease.holder == *process)
             .map(|(key, _)| *key)
             .collect();
         keys.iter().filter_map(|key| self.end(key)).collect()
@@ -132,16 +132,16 @@ impl Leases {
 
     /// Number of leases.
     pub fn count(&self) -> usize {
-        self.held.len()
+        self.leases.len()
     }
 
     /// Ends the lease of `key`, regardless of its holder, because the entry is present.
     pub fn end(&mut self, key: &Key) -> Option<EndedLease> {
-        let held = self.held.remove(key)?;
-        self.ends.remove(&(held.ends, *key));
+        let lease = self.leases.remove(key)?;
+        self.ends.remove(&(lease.ends, *key));
         Some(EndedLease {
             key: *key,
-            waiters: held.waiters,
+            waiters: lease.waiters,
         })
     }
 }
@@ -173,11 +173,11 @@ mod tests {
 
         #[derive(Clone, Debug)]
         enum Step {
-            Ask(u8, u8, u64),
+            Acquire(u8, u8, u64),
             Fill(u8),
-            GiveBack(u8, u8),
+            Release(u8, u8),
             Pass(u64),
-            Forget(u8),
+            Disconnect(u8),
         }
 
         fn step() -> impl Strategy<Value = Step> {
@@ -185,11 +185,11 @@ mod tests {
             let process = 0..4u8;
             prop_oneof![
                 6 => (key.clone(), process.clone(), 1..50u64)
-                    .prop_map(|(key, process, time)| Step::Ask(key, process, time)),
+                    .prop_map(|(key, process, time)| Step::Acquire(key, process, time)),
                 1 => key.clone().prop_map(Step::Fill),
-                1 => (key, process.clone()).prop_map(|(key, process)| Step::GiveBack(key, process)),
+                1 => (key, process.clone()).prop_map(|(key, process)| Step::Release(key, process)),
                 2 => (1..40u64).prop_map(Step::Pass),
-                1 => process.prop_map(Step::Forget),
+                1 => process.prop_map(Step::Disconnect),
             ]
         }
 
@@ -205,31 +205,31 @@ mod tests {
                 let process = |n: u8| name(&format!("p{n}"));
                 for step in steps {
                     let (over, expected): (Vec<EndedLease>, Vec<u8>) = match step {
-                        Step::Ask(key, who, time) => {
-                            let lease = leases.acquire([key; 32], &process(who), now + time);
+                        Step::Acquire(key, index, time) => {
+                            let lease = leases.acquire([key; 32], &process(index), now + time);
                             match model.get_mut(&key) {
                                 None => {
                                     prop_assert_eq!(lease, Lease::Granted);
-                                    model.insert(key, (who, now + time, vec![]));
+                                    model.insert(key, (index, now + time, vec![]));
                                 }
-                                Some((holder, ends, _)) if *holder == who => {
+                                Some((holder, ends, _)) if *holder == index => {
                                     prop_assert_eq!(lease, Lease::Granted);
                                     *ends = now + time;
                                 }
                                 Some((_, _, waiters)) => {
                                     prop_assert_eq!(lease, Lease::Pending);
-                                    if !waiters.contains(&who) {
-                                        waiters.push(who);
+                                    if !waiters.contains(&index) {
+                                        waiters.push(index);
                                     }
                                 }
                             }
                             continue;
                         }
                         Step::Fill(key) => (leases.end(&[key; 32]).into_iter().collect(), vec![key]),
-                        Step::GiveBack(key, who) => {
-                            let is_holder = model.get(&key).is_some_and(|held| held.0 == who);
+                        Step::Release(key, index) => {
+                            let is_holder = model.get(&key).is_some_and(|entry| entry.0 == index);
                             (
-                                leases.release(&[key; 32], &process(who)).into_iter().collect(),
+                                leases.release(&[key; 32], &process(index)).into_iter().collect(),
                                 if is_holder { vec![key] } else { vec![] },
                             )
                         }
@@ -237,15 +237,15 @@ mod tests {
                             now += time;
                             (
                                 leases.expire(now),
-                                model.iter().filter(|(_, held)| held.1 <= now).map(|(key, _)| *key).collect(),
+                                model.iter().filter(|(_, entry)| entry.1 <= now).map(|(key, _)| *key).collect(),
                             )
                         }
-                        Step::Forget(who) => (
-                            leases.release_all_of(&process(who)),
-                            model.iter().filter(|(_, held)| held.0 == who).map(|(key, _)| *key).collect(),
+                        Step::Disconnect(index) => (
+                            leases.release_all_of(&process(index)),
+                            model.iter().filter(|(_, entry)| entry.0 == index).map(|(key, _)| *key).collect(),
                         ),
                     };
-                    let told: BTreeMap<u8, Vec<ProcessName>> =
+                    let notified: BTreeMap<u8, Vec<ProcessName>> =
                         over.into_iter().map(|ended| (ended.key[0], ended.waiters)).collect();
                     let mut wanted = BTreeMap::new();
                     for key in expected {
@@ -254,9 +254,9 @@ mod tests {
                             wanted.insert(key, waiters);
                         }
                     }
-                    prop_assert_eq!(told, wanted);
+                    prop_assert_eq!(notified, wanted);
                     prop_assert_eq!(leases.count(), model.len());
-                    prop_assert_eq!(leases.next_end(), model.values().map(|held| held.1).min());
+                    prop_assert_eq!(leases.next_end(), model.values().map(|entry| entry.1).min());
                 }
             }
         }

@@ -37,7 +37,7 @@ pub struct MemoryEntry {
     /// Time when the entry was written to the store or read from it. Monotonic milliseconds.
     placed: AtomicU64,
     /// Time of the last request. Monotonic milliseconds.
-    asked: AtomicU64,
+    requested: AtomicU64,
     /// No purge up to this generation covers the entry.
     outlived: AtomicU64,
 }
@@ -68,7 +68,7 @@ impl MemoryEntry {
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             is_stored: AtomicBool::new(false),
             placed: AtomicU64::new(now.monotonic),
-            asked: AtomicU64::new(now.monotonic),
+            requested: AtomicU64::new(now.monotonic),
         }
     }
 
@@ -98,7 +98,7 @@ impl MemoryEntry {
             chain: self.chain.clone(),
             is_stored: self.is_stored.load(Ordering::Relaxed).into(),
             placed: same(&self.placed),
-            asked: same(&self.asked),
+            requested: same(&self.requested),
             outlived: same(&self.outlived),
             ..*self
         }
@@ -213,7 +213,7 @@ impl MemoryEntry {
 
     /// Time of the last request, in monotonic milliseconds.
     pub fn last_request_ms(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed)
+        self.requested.load(Ordering::Relaxed)
     }
 
     /// Whether a purge up to `newest` covers the entry, as `judge` determines; `judge` is called
@@ -236,7 +236,7 @@ impl MemoryEntry {
     fn weight(&self) -> u64 {
         let length = match &self.body {
             EntryBytes::Owned(bytes) => bytes.capacity(),
-            EntryBytes::Pinned(lent) => (**lent).as_ref().len(),
+            EntryBytes::Pinned(pinned) => (**pinned).as_ref().len(),
         };
         length as u64 + OVERHEAD
     }
@@ -279,43 +279,43 @@ impl OwnerMemory {
 
     /// The entry under `key`, if it is fresh.
     pub fn get(&self, key: &Key, now: CallTime) -> Option<Arc<MemoryEntry>> {
-        let kept = self.cache.get(key)?;
-        if kept.remaining_ttl(now) == 0 {
-            self.remove_same(key, &kept);
+        let entry = self.cache.get(key)?;
+        if entry.remaining_ttl(now) == 0 {
+            self.remove_same(key, &entry);
             return None;
         }
-        kept.asked.store(now.monotonic, Ordering::Relaxed);
-        Some(kept)
+        entry.requested.store(now.monotonic, Ordering::Relaxed);
+        Some(entry)
     }
 
     /// The entry under `key`, if it is fresh; not counted as a request.
     pub fn get_uncounted(&self, key: &Key, now: CallTime) -> Option<Arc<MemoryEntry>> {
         self.cache
             .peek(key)
-            .filter(|kept| kept.remaining_ttl(now) > 0)
+            .filter(|entry| entry.remaining_ttl(now) > 0)
     }
 
     /// Inserts an entry under `key`, in place of the present one. Returns false if the entry is too
     /// large or [pinned in the store](EntryBytes::Pinned); the key is then empty.
-    pub fn insert(&self, key: Key, kept: &Arc<MemoryEntry>) -> bool {
-        if kept.weight() > self.max_entry || matches!(kept.body, EntryBytes::Pinned(_)) {
+    pub fn insert(&self, key: Key, entry: &Arc<MemoryEntry>) -> bool {
+        if entry.weight() > self.max_entry || matches!(entry.body, EntryBytes::Pinned(_)) {
             self.cache.remove(&key);
             return false;
         }
-        self.cache.insert(key, Arc::clone(kept));
+        self.cache.insert(key, Arc::clone(entry));
         true
     }
 
-    /// Whether `key` has another entry than `kept`, in whatever form.
-    pub fn has_other(&self, key: &Key, kept: &MemoryEntry) -> bool {
+    /// Whether `key` has another entry than `entry`, in whatever form.
+    pub fn has_other(&self, key: &Key, entry: &MemoryEntry) -> bool {
         let there = self.cache.peek(key);
-        there.is_some_and(|there| !there.is_form_of(kept))
+        there.is_some_and(|there| !there.is_form_of(entry))
     }
 
-    /// The strictly read form of `kept`, if it is under `key`.
-    pub fn checked_form_of(&self, key: &Key, kept: &MemoryEntry) -> Option<Arc<MemoryEntry>> {
+    /// The strictly read form of `entry`, if it is under `key`.
+    pub fn checked_form_of(&self, key: &Key, entry: &MemoryEntry) -> Option<Arc<MemoryEntry>> {
         let there = self.cache.peek(key)?;
-        (there.is_form_of(kept) && there.unchecked_length().is_none()).then_some(there)
+        (there.is_form_of(entry) && there.unchecked_length().is_none()).then_some(there)
     }
 
     /// Replaces the entry under `key` if `is_it` returns true for it. No other thread may insert
@@ -330,19 +330,19 @@ impl OwnerMemory {
         is_there && self.cache.replace(*key, Arc::clone(by), true).is_ok()
     }
 
-    /// Removes `kept`, unless it was replaced.
-    pub fn remove_same(&self, key: &Key, kept: &Arc<MemoryEntry>) {
-        self.cache.remove_if(key, |other| Arc::ptr_eq(other, kept));
+    /// Removes `entry`, unless it was replaced.
+    pub fn remove_same(&self, key: &Key, entry: &Arc<MemoryEntry>) {
+        self.cache.remove_if(key, |other| Arc::ptr_eq(other, entry));
     }
 
-    /// Removes entries whose last request was before `asked_before`, in monotonic milliseconds.
-    pub fn expire_requested_before(&self, asked_before: u64) {
-        self.sweep(|_, kept| kept.last_request_ms() < asked_before);
+    /// Removes entries whose last request was before `cutoff`, in monotonic milliseconds.
+    pub fn expire_requested_before(&self, cutoff: u64) {
+        self.sweep(|_, entry| entry.last_request_ms() < cutoff);
     }
 
     /// Removes the entry under `key` if `goes` returns true for it. Returns whether it was removed.
     pub fn remove_if(&self, key: &Key, goes: impl Fn(&Key, &MemoryEntry) -> bool) -> bool {
-        let taken = self.cache.remove_if(key, |kept| goes(key, kept));
+        let taken = self.cache.remove_if(key, |entry| goes(key, entry));
         taken.is_some()
     }
 
@@ -350,9 +350,9 @@ impl OwnerMemory {
     /// for more than one removal. Returns their number.
     pub fn sweep(&self, goes: impl Fn(&Key, &MemoryEntry) -> bool) -> u64 {
         let mut swept = 0;
-        for (key, kept) in self.cache.iter() {
-            if goes(&key, &kept) {
-                self.remove_same(&key, &kept);
+        for (key, entry) in self.cache.iter() {
+            if goes(&key, &entry) {
+                self.remove_same(&key, &entry);
                 swept += 1;
             }
         }
@@ -363,7 +363,7 @@ impl OwnerMemory {
     pub fn not_stored(&self, now: CallTime) -> Vec<(Key, Arc<MemoryEntry>)> {
         self.cache
             .iter()
-            .filter(|(_, kept)| kept.remaining_ttl(now) > 0 && kept.is_to_be_stored())
+            .filter(|(_, entry)| entry.remaining_ttl(now) > 0 && entry.is_to_be_stored())
             .collect()
     }
 
@@ -410,14 +410,14 @@ mod tests {
         }
     }
 
-    fn kept(class: Class, fresh: u64) -> Arc<MemoryEntry> {
+    fn fresh_entry(class: Class, fresh: u64) -> Arc<MemoryEntry> {
         Arc::new(MemoryEntry::new(about(class), vec![1; 100], fresh, at(0)))
     }
 
     #[test]
     fn entry_is_found_while_it_is_fresh() {
         let memory = OwnerMemory::new(10_000);
-        assert!(memory.insert(KEY, &kept(Class::Tip, 1_500)));
+        assert!(memory.insert(KEY, &fresh_entry(Class::Tip, 1_500)));
         let entry = memory.get(&KEY, at(1_499)).unwrap();
         assert_eq!(
             (entry.remaining_ttl(at(1_499)), entry.age(at(1_499))),
@@ -432,11 +432,11 @@ mod tests {
     fn memory_stays_below_its_capacity_when_entries_are_inserted() {
         let memory = OwnerMemory::new(10_000);
         let large = MemoryEntry::new(about(Class::Immutable), vec![0; 9_000], 1_000, at(0));
-        assert!(memory.insert(KEY, &kept(Class::Immutable, 1_000)));
+        assert!(memory.insert(KEY, &fresh_entry(Class::Immutable, 1_000)));
         assert!(!memory.insert(KEY, &Arc::new(large)));
         assert!(memory.get(&KEY, at(0)).is_none());
         for n in 0..200u8 {
-            assert!(memory.insert([n; 32], &kept(Class::Immutable, 1_000)));
+            assert!(memory.insert([n; 32], &fresh_entry(Class::Immutable, 1_000)));
             assert!(memory.bytes() <= memory.capacity());
         }
         assert!(memory.count() > 20);
@@ -446,8 +446,8 @@ mod tests {
     #[test]
     fn pinned_body_is_not_inserted_into_memory() {
         let memory = OwnerMemory::new(100_000);
-        for is_lent in [false, true] {
-            let body = match is_lent {
+        for is_pinned in [false, true] {
+            let body = match is_pinned {
                 true => EntryBytes::Pinned(Arc::new([2; 10])),
                 false => EntryBytes::Pinned(Arc::new([2; 10])).into_owned(),
             };
@@ -460,10 +460,10 @@ mod tests {
                 body,
                 is_old: false,
             };
-            let kept = Arc::new(MemoryEntry::from_store(stored, at(0)));
-            assert_eq!(kept.body(), [2; 10]);
-            assert_eq!(memory.insert(KEY, &kept), !is_lent);
-            assert_eq!(memory.get_uncounted(&KEY, at(0)).is_some(), !is_lent);
+            let entry = Arc::new(MemoryEntry::from_store(stored, at(0)));
+            assert_eq!(entry.body(), [2; 10]);
+            assert_eq!(memory.insert(KEY, &entry), !is_pinned);
+            assert_eq!(memory.get_uncounted(&KEY, at(0)).is_some(), !is_pinned);
         }
     }
 
@@ -497,11 +497,14 @@ mod tests {
     #[test]
     fn form_replaces_only_its_own_entry() {
         let memory = OwnerMemory::new(10_000);
-        let (old, newer) = (kept(Class::Immutable, 1_000), kept(Class::Immutable, 1_000));
+        let (old, newer) = (
+            fresh_entry(Class::Immutable, 1_000),
+            fresh_entry(Class::Immutable, 1_000),
+        );
         let form = Arc::new(old.with_body(vec![2; 10]));
         assert!(form.is_form_of(&old) && !newer.is_form_of(&old));
-        let put = |kept: &Arc<MemoryEntry>, by| {
-            memory.replace(&KEY, |there| Arc::ptr_eq(there, kept), by)
+        let put = |entry: &Arc<MemoryEntry>, by| {
+            memory.replace(&KEY, |there| Arc::ptr_eq(there, entry), by)
         };
         assert!(!put(&old, &form));
         assert!(memory.count() == 0 && !memory.has_other(&KEY, &old));
@@ -524,7 +527,7 @@ mod tests {
 
     #[test]
     fn stored_entry_is_to_be_stored_again_once_after_the_renewal_time() {
-        let entry = kept(Class::Immutable, 10_000);
+        let entry = fresh_entry(Class::Immutable, 10_000);
         assert!(entry.is_to_be_stored());
         entry.mark_stored(at(100));
         entry.renew(50, at(149));
@@ -539,7 +542,7 @@ mod tests {
     fn sweep_removes_exactly_the_matching_entries() {
         let memory = OwnerMemory::new(1 << 20);
         for n in 0..200u8 {
-            memory.insert([n; 32], &kept(Class::Immutable, 1_000));
+            memory.insert([n; 32], &fresh_entry(Class::Immutable, 1_000));
             if n % 3 == 0 {
                 // requested entries are in another part of the cache
                 memory.get(&[n; 32], at(1)).unwrap();
@@ -554,7 +557,7 @@ mod tests {
 
     #[test]
     fn entry_is_compared_with_each_purge_once() {
-        let entry = kept(Class::Immutable, 1_000);
+        let entry = fresh_entry(Class::Immutable, 1_000);
         let never = |_: &StoreAttributes| panic!("there was none since");
         assert!(!entry.is_purged(0, never));
         assert!(!entry.is_purged(1, |_| false));

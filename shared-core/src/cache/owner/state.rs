@@ -103,7 +103,7 @@ pub(super) struct Shared {
     /// Ended leases that other processes may wait for.
     ended: Vec<Key>,
     /// The number of the last published state of each chain.
-    pub(super) told: HashMap<Namespace, u64>,
+    pub(super) published_numbers: HashMap<Namespace, u64>,
     pub(super) processes: Processes,
 }
 
@@ -137,7 +137,7 @@ impl Owner {
             shared: Mutex::new(Shared {
                 leases: Leases::new(MAX_LEASES),
                 ended: Vec::new(),
-                told: HashMap::new(),
+                published_numbers: HashMap::new(),
                 processes: Processes::new(generation, now.monotonic),
             }),
             effect: RwLock::new(()),
@@ -158,8 +158,8 @@ impl Owner {
 
     /// Looks up `key` without waiting for a disk.
     pub fn lookup(&self, key: &Key, now: CallTime) -> OwnerLookup {
-        let kept = self.memory.get(key, now);
-        let Some(kept) = kept.filter(|kept| self.survives_purges(key, kept)) else {
+        let entry = self.memory.get(key, now);
+        let Some(entry) = entry.filter(|entry| self.survives_purges(key, entry)) else {
             return match self.disk.get_ready(key, now) {
                 Ok(stored) => match self.insert_from_store(key, stored, now) {
                     Some(found) => OwnerLookup::Found(found),
@@ -170,11 +170,11 @@ impl Owner {
         };
         count(&self.counters.memory_hits);
         if let Some(inactive) = self.inactive {
-            kept.renew(quarters(inactive, RENEW_AGE_QUARTERS), now);
+            entry.renew(quarters(inactive, RENEW_AGE_QUARTERS), now);
         }
         OwnerLookup::Found(OwnerEntry {
-            is_to_be_stored: kept.is_to_be_stored(),
-            kept,
+            is_to_be_stored: entry.is_to_be_stored(),
+            kept: entry,
         })
     }
 
@@ -190,7 +190,7 @@ impl Owner {
         stored: Option<DiskEntry>,
         now: CallTime,
     ) -> Option<OwnerEntry> {
-        let kept = stored
+        let entry = stored
             .map(|mut stored| {
                 // an entry too long for memory is sent from where the store has it
                 if self.memory.fits(stored.body.as_ref().len()) {
@@ -198,24 +198,24 @@ impl Owner {
                 }
                 Arc::new(MemoryEntry::from_store(stored, now).with_chain_dependency(&self.chains))
             })
-            .filter(|kept| kept.remaining_ttl(now) > 0 && kept.is_checked())
-            .filter(|kept| {
+            .filter(|entry| entry.remaining_ttl(now) > 0 && entry.is_checked())
+            .filter(|entry| {
                 let _effect = read(&self.effect);
-                let holds = !self.disk.is_purged(key, kept.attributes());
+                let holds = !self.disk.is_purged(key, entry.attributes());
                 // an entry that was filled in the meantime is newer
                 if holds && self.get_from_memory(key, now).is_none() {
-                    self.memory.insert(*key, kept);
+                    self.memory.insert(*key, entry);
                 }
                 holds
             });
-        let Some(kept) = kept else {
+        let Some(entry) = entry else {
             count(&self.counters.misses);
             return None;
         };
         count(&self.counters.store_hits);
         Some(OwnerEntry {
-            is_to_be_stored: kept.is_to_be_stored(),
-            kept,
+            is_to_be_stored: entry.is_to_be_stored(),
+            kept: entry,
         })
     }
 
@@ -233,9 +233,9 @@ impl Owner {
     ) -> Result<Lease, OwnerEntry> {
         let mut shared = locked(&self.shared);
         // a fill inserts its entry before it ends the lease
-        if let Some(kept) = self.get_from_memory(key, now) {
+        if let Some(entry) = self.get_from_memory(key, now) {
             return Err(OwnerEntry {
-                kept,
+                kept: entry,
                 is_to_be_stored: false,
             });
         }
@@ -254,16 +254,16 @@ impl Owner {
 
     /// The entry in memory, if it is fresh and not purged; not counted as a request.
     fn get_from_memory(&self, key: &Key, now: CallTime) -> Option<Arc<MemoryEntry>> {
-        let kept = self.memory.get_uncounted(key, now)?;
-        self.survives_purges(key, &kept).then_some(kept)
+        let entry = self.memory.get_uncounted(key, now)?;
+        self.survives_purges(key, &entry).then_some(entry)
     }
 
     /// Whether no purge covers the entry. An entry that is covered is removed from memory.
-    fn survives_purges(&self, key: &Key, kept: &Arc<MemoryEntry>) -> bool {
+    fn survives_purges(&self, key: &Key, entry: &Arc<MemoryEntry>) -> bool {
         let newest = self.disk.generation();
-        let is_purged = kept.is_purged(newest, |about| self.disk.is_purged(key, about));
+        let is_purged = entry.is_purged(newest, |about| self.disk.is_purged(key, about));
         if is_purged {
-            self.memory.remove_same(key, kept);
+            self.memory.remove_same(key, entry);
         }
         !is_purged
     }
@@ -294,15 +294,15 @@ impl Owner {
     pub fn put(
         &self,
         key: &Key,
-        kept: &Arc<MemoryEntry>,
+        entry: &Arc<MemoryEntry>,
         process: Option<&ProcessName>,
         now: CallTime,
     ) -> Result<bool, PutRejection> {
-        let put = self.insert_or_store(key, kept, now);
+        let put = self.insert_or_store(key, entry, now);
         let mut shared = locked(&self.shared);
-        if put.is_ok() && kept.observe_dependency() {
+        if put.is_ok() && entry.observe_dependency() {
             // before any process receives the entry
-            self.publish_chain(&mut shared, &kept.attributes().namespace);
+            self.publish_chain(&mut shared, &entry.attributes().namespace);
         }
         let ended = match &put {
             Ok(_) => shared.leases.end(key),
@@ -320,25 +320,25 @@ impl Owner {
     fn insert_or_store(
         &self,
         key: &Key,
-        kept: &Arc<MemoryEntry>,
+        entry: &Arc<MemoryEntry>,
         now: CallTime,
     ) -> Result<bool, PutRejection> {
-        let may_be_stored = kept.attributes().class.may_be_on_disk();
+        let may_be_stored = entry.attributes().class.may_be_on_disk();
         {
             let _effect = read(&self.effect);
-            if kept.attributes().generation > self.disk.generation()
-                || self.disk.is_purged(key, kept.attributes())
+            if entry.attributes().generation > self.disk.generation()
+                || self.disk.is_purged(key, entry.attributes())
             {
                 return Err(PutRejection::Purged);
             }
-            if !kept.is_valid() {
+            if !entry.is_valid() {
                 return Err(PutRejection::Replaced);
             }
-            if self.memory.insert(*key, kept) {
+            if self.memory.insert(*key, entry) {
                 // a stored entry must not outlive the newer one
                 let is_known =
                     may_be_stored && (self.disk.record_fill(key, now) || self.disk.may_have(key));
-                return Ok(is_known && kept.is_to_be_stored());
+                return Ok(is_known && entry.is_to_be_stored());
             }
         }
         // the store knows a purge that overtakes the entry here: the entry carries the
@@ -346,7 +346,7 @@ impl Owner {
         if !may_be_stored {
             return Err(PutRejection::TooLong);
         }
-        match self.store(key, kept, now) {
+        match self.store(key, entry, now) {
             Ok(()) => Ok(false),
             Err(StoreError::TooLarge) => Err(PutRejection::TooLong),
             Err(StoreError::Purged) => Err(PutRejection::Purged),
@@ -358,21 +358,21 @@ impl Owner {
     ///
     /// # Errors
     /// [`StoreError`]: the entry is offered to the store again on its next request.
-    pub fn store(&self, key: &Key, kept: &MemoryEntry, now: CallTime) -> Result<(), StoreError> {
+    pub fn store(&self, key: &Key, entry: &MemoryEntry, now: CallTime) -> Result<(), StoreError> {
         let header = RecordHeader {
-            about: kept.attributes().clone(),
-            stored_at: now.unix.saturating_sub(kept.age(now)),
-            expires_at: now.unix.saturating_add(kept.remaining_ttl(now)),
+            about: entry.attributes().clone(),
+            stored_at: now.unix.saturating_sub(entry.age(now)),
+            expires_at: now.unix.saturating_add(entry.remaining_ttl(now)),
         };
-        let put = self.disk.put(key, &header, kept.body());
+        let put = self.disk.put(key, &header, entry.body());
         count(match put {
             Ok(()) => &self.counters.stored,
             Err(_) => &self.counters.not_stored,
         });
         match put {
-            Ok(()) => kept.mark_stored(now),
+            Ok(()) => entry.mark_stored(now),
             Err(StoreError::TooLarge | StoreError::Purged) => {}
-            Err(_) => kept.mark_store_rejected(),
+            Err(_) => entry.mark_store_rejected(),
         }
         put
     }
@@ -404,8 +404,8 @@ impl Owner {
     /// Removes the entries that a purge with this generation covers from memory, entry by entry,
     /// and returns their number. Takes milliseconds per 10,000 entries in memory.
     pub fn sweep(&self, scope: &PurgeScope, generation: u64) -> u64 {
-        let is_about = |key: &Key, kept: &MemoryEntry| {
-            kept.attributes().generation < generation && scope.covers(key, kept.attributes())
+        let is_about = |key: &Key, entry: &MemoryEntry| {
+            entry.attributes().generation < generation && scope.covers(key, entry.attributes())
         };
         match scope {
             PurgeScope::Key(key) => {
@@ -503,11 +503,11 @@ impl Owner {
     /// # Errors
     /// [`StoreError`].
     pub fn close(&self, now: CallTime) -> Result<(), StoreError> {
-        for (key, kept) in self.memory.not_stored(now) {
-            let mut put = self.store(&key, &kept, now);
+        for (key, entry) in self.memory.not_stored(now) {
+            let mut put = self.store(&key, &entry, now);
             if put == Err(StoreError::Busy) {
                 self.disk.flush()?;
-                put = self.store(&key, &kept, now);
+                put = self.store(&key, &entry, now);
             }
             // an entry that the store rejects does not keep the others from being stored
             match put {

@@ -136,7 +136,7 @@ fn name(name: &str) -> ProcessName {
     ProcessName::new(name).unwrap()
 }
 
-fn kept_of(class: Class, generation: u64, length: usize) -> Arc<MemoryEntry> {
+fn entry_of_class(class: Class, generation: u64, length: usize) -> Arc<MemoryEntry> {
     let about = StoreAttributes {
         class,
         namespace: [1; 16],
@@ -146,8 +146,8 @@ fn kept_of(class: Class, generation: u64, length: usize) -> Arc<MemoryEntry> {
     Arc::new(MemoryEntry::new(about, vec![9; length], 60_000, at(0)))
 }
 
-fn kept(generation: u64) -> Arc<MemoryEntry> {
-    kept_of(Class::Immutable, generation, 100)
+fn immutable_entry(generation: u64) -> Arc<MemoryEntry> {
+    entry_of_class(Class::Immutable, generation, 100)
 }
 
 fn owner() -> (Owner, Arc<Model>) {
@@ -186,7 +186,7 @@ fn received(owner: &Owner, stream: EventStreamId) -> Vec<OwnerEvent> {
 fn store_is_queried_after_memory_and_fills_it() {
     let (owner, _model) = owner();
     assert!(matches!(owner.lookup(&KEY, at(0)), OwnerLookup::Missing));
-    owner.store(&KEY, &kept(5), at(0)).unwrap();
+    owner.store(&KEY, &immutable_entry(5), at(0)).unwrap();
     assert!(matches!(owner.lookup(&KEY, at(0)), OwnerLookup::QueryStore));
     let hit = owner.lookup_store(&KEY, at(100)).unwrap();
     assert!(!hit.is_to_be_stored);
@@ -202,7 +202,7 @@ fn store_is_queried_after_memory_and_fills_it() {
 fn ready_store_entry_is_found_without_waiting() {
     let (owner, model) = owner();
     *model.is_ready.lock().unwrap() = true;
-    owner.store(&KEY, &kept(5), at(0)).unwrap();
+    owner.store(&KEY, &immutable_entry(5), at(0)).unwrap();
     let hit = found(owner.lookup(&KEY, at(100)));
     assert_eq!(hit.kept.remaining_ttl(at(100)), 59_900);
     assert!(Arc::ptr_eq(
@@ -222,7 +222,7 @@ fn entry_too_long_for_memory_is_stored_at_once() {
     let (owner, model) = owner();
     assert!(owner.has_room_for(10_000));
     assert!(!owner.has_room_for(50_000));
-    let long = kept_of(Class::Resource, 5, 50_000);
+    let long = entry_of_class(Class::Resource, 5, 50_000);
     assert_eq!(owner.put(&KEY, &long, None, at(0)), Ok(false));
     // it is sent from the store each time
     for _ in 0..2 {
@@ -230,7 +230,7 @@ fn entry_too_long_for_memory_is_stored_at_once() {
         assert_eq!(found.kept.body().len(), 50_000);
         assert!(owner.memory.get_uncounted(&KEY, at(0)).is_none());
     }
-    let put = |class, length| owner.put(&KEY, &kept_of(class, 5, length), None, at(0));
+    let put = |class, length| owner.put(&KEY, &entry_of_class(class, 5, length), None, at(0));
     assert_eq!(put(Class::Unfinalized, 50_000), Err(PutRejection::TooLong));
     assert_eq!(put(Class::Immutable, 200_000), Err(PutRejection::TooLong));
     *model.is_full.lock().unwrap() = true;
@@ -248,7 +248,9 @@ fn purged_entry_leaves_memory_when_it_is_looked_up_or_swept() {
     let keys = [[1; 32], [2; 32], [3; 32]];
     let fill = |generation| {
         for key in &keys {
-            owner.put(key, &kept(generation), None, at(0)).unwrap();
+            owner
+                .put(key, &immutable_entry(generation), None, at(0))
+                .unwrap();
         }
     };
     fill(5);
@@ -267,7 +269,9 @@ fn purged_entry_leaves_memory_when_it_is_looked_up_or_swept() {
         assert!(owner.lease(&keys[2], &name("a"), 1, at(0)).is_ok());
         assert_eq!(owner.status()["memory"]["entries"], 2, "{scope:?}");
         // an entry that was filled since stays
-        owner.put(&keys[0], &kept(generation), None, at(0)).unwrap();
+        owner
+            .put(&keys[0], &immutable_entry(generation), None, at(0))
+            .unwrap();
         let swept = match scope {
             PurgeScope::Key(_) => 0,
             _ => 1,
@@ -289,7 +293,7 @@ fn purge_is_in_effect_and_published_when_it_cannot_be_written() {
     let (owner, model) = owner();
     let stream = owner.connect(&name("a"), at(0)).unwrap();
     received(&owner, stream);
-    owner.put(&KEY, &kept(5), None, at(0)).unwrap();
+    owner.put(&KEY, &immutable_entry(5), None, at(0)).unwrap();
     *model.is_full.lock().unwrap() = true;
     assert!(owner.purge(&PurgeScope::Key(KEY), || at(0)).is_err());
     assert!(!matches!(owner.lookup(&KEY, at(0)), OwnerLookup::Found(_)));
@@ -304,14 +308,14 @@ fn purge_is_in_effect_and_published_when_it_cannot_be_written() {
 fn close_stores_fresh_entries_of_storable_classes() {
     let (owner, model) = owner();
     for (n, class) in Class::ALL.iter().enumerate() {
-        let entry = kept_of(*class, 5, 100);
+        let entry = entry_of_class(*class, 5, 100);
         owner.put(&[n as u8; 32], &entry, None, at(0)).unwrap();
     }
     owner.close(at(100)).unwrap();
     let mut stored: Vec<_> = model.entries.lock().unwrap().keys().copied().collect();
     stored.sort_unstable();
     assert_eq!(stored, [[0; 32], [5; 32]]);
-    owner.put(&KEY, &kept(5), None, at(0)).unwrap();
+    owner.put(&KEY, &immutable_entry(5), None, at(0)).unwrap();
     owner.close(at(60_000)).unwrap();
     assert_eq!(model.entries.lock().unwrap().len(), 2);
 }
@@ -325,7 +329,7 @@ fn fill_is_not_found_after_a_concurrent_purge_of_its_generation() {
         scope.spawn(|| {
             while !is_over.load(Relaxed) {
                 let generation = owner.disk.generation();
-                let outcome = match owner.put(&KEY, &kept(generation), None, at(0)) {
+                let outcome = match owner.put(&KEY, &immutable_entry(generation), None, at(0)) {
                     Ok(_) => &accepted,
                     // a purge came between the two
                     Err(_) => &refused,

@@ -30,7 +30,7 @@ struct ChainUpdate {
     /// The chain that the node has now, as far as it is known.
     view: BlockWindow,
     /// The blocks to remember: `view`, or the present window while the node may lag.
-    kept: BlockWindow,
+    next_window: BlockWindow,
     behind: Option<LaggingHead>,
     from: ReorgStart,
     /// Whether the node has other blocks, rather than only fewer.
@@ -155,7 +155,7 @@ impl Tracker {
         let was_unknown = self.behind.is_some_and(|behind| behind.is_unknown);
         let mut plan = ChainUpdate {
             view: self.window.clone(),
-            kept: BlockWindow::default(),
+            next_window: BlockWindow::default(),
             behind: None,
             from: ReorgStart::None,
             is_reorg: false,
@@ -221,7 +221,7 @@ impl Tracker {
         if was_unknown {
             plan.from = ReorgStart::Final;
         }
-        plan.kept = match plan.behind {
+        plan.next_window = match plan.behind {
             Some(_) => self.window.clone(),
             None => plan.view.clone(),
         };
@@ -248,8 +248,9 @@ impl Tracker {
             self.mark
                 .is_some_and(|mark| newest.number >= mark.number && *newest != mark)
         };
-        let is_asked = doubt.is_some() || matches!(&newest, Ok(Some(newest)) if is_other(newest));
-        let (checked, mut error) = if !is_asked {
+        let needs_check =
+            doubt.is_some() || matches!(&newest, Ok(Some(newest)) if is_other(newest));
+        let (checked, mut error) = if !needs_check {
             (
                 self.mark
                     .map_or(FinalityCheck::None, |_| FinalityCheck::Holds),
@@ -351,7 +352,7 @@ impl Tracker {
     ) -> (Option<FinalityMark>, Option<u64>) {
         if newest.number > latest.number {
             // the chain grew between the two responses
-            return (mark, mark.and(self.told));
+            return (mark, mark.and(self.published_final));
         }
         match mark {
             Some(mark) if newest.number < mark.number => match self.finality {
@@ -370,8 +371,8 @@ impl Tracker {
         self.is_silent = false;
         self.confused = 0;
         self.error = verdict.error;
-        let is_kept = self.told.is_some() && verdict.last >= self.told;
-        if verdict.broken.is_some() || !is_kept {
+        let is_still_final = self.published_final.is_some() && verdict.last >= self.published_final;
+        if verdict.broken.is_some() || !is_still_final {
             self.push_finality(None);
         }
         if let Some(from) = verdict.broken {
@@ -395,7 +396,7 @@ impl Tracker {
         self.mark = verdict.mark;
         self.doubt = verdict.doubt;
         self.absent = verdict.absent;
-        self.window = plan.kept;
+        self.window = plan.next_window;
         self.behind = plan.behind;
         self.push_finality(verdict.last);
         self.update_state();
@@ -433,11 +434,11 @@ impl Tracker {
         // published once while the node lags; and again when it is back, since responses about the
         // lower head do not show that
         let is_back = plan.behind.is_none() && plan.head == self.window.top().map(|top| top.number);
-        let is_told = self
+        let is_published = self
             .behind
             .is_some_and(|was| !was.is_unknown && was.from <= from)
             && !plan.is_reorg;
-        if is_told && !is_back && !is_broken {
+        if is_published && !is_back && !is_broken {
             return;
         }
         self.reorgs += u64::from(plan.is_reorg);

@@ -96,7 +96,7 @@ pub struct Tracker {
     /// Number of polls in a row in which the node had no block with the mark's number.
     absent: u32,
     /// The newest final block as last published.
-    told: Option<u64>,
+    published_final: Option<u64>,
     steps: VecDeque<TrackerStep>,
     state: State,
     reorgs: u64,
@@ -131,15 +131,15 @@ impl Tracker {
     /// Begins a poll; one that is in progress is aborted.
     pub fn begin(&mut self, now: u64) {
         self.now = now;
-        let mut asks = vec![NodeQuery::Latest, NodeQuery::Syncing];
+        let mut queries = vec![NodeQuery::Latest, NodeQuery::Syncing];
         if self.finality == Finality::Tag {
-            asks.push(NodeQuery::Finalized);
+            queries.push(NodeQuery::Finalized);
         }
         let is_due = match self.identified {
             Some(identified) => now.saturating_sub(identified) >= IDENTITY_INTERVAL_MS,
             None => true,
         };
-        self.poll = Some(Poll::new(asks, is_due));
+        self.poll = Some(Poll::new(queries, is_due));
     }
 
     /// The queries to send to the node now, all at once; an empty list ends the poll. A query that
@@ -148,19 +148,19 @@ impl Tracker {
         let Some(poll) = &mut self.poll else {
             return Vec::new();
         };
-        if let Some(asks) = poll.take_first_queries() {
-            return asks;
+        if let Some(queries) = poll.take_first_queries() {
+            return queries;
         }
         match self.evaluate() {
             Ok(()) => {
                 self.poll = None;
                 Vec::new()
             }
-            Err(EvaluationStop::NeedsQuery(mut asks)) => {
+            Err(EvaluationStop::NeedsQuery(mut queries)) => {
                 if let Some(poll) = &mut self.poll {
-                    asks.retain(|ask| poll.mark_sent(*ask));
+                    queries.retain(|query| poll.mark_sent(*query));
                 }
-                asks
+                queries
             }
             Err(EvaluationStop::Failed(error)) => {
                 self.fail_poll(&error, self.now);
@@ -175,9 +175,9 @@ impl Tracker {
     }
 
     /// Passes the node's result of a query.
-    pub fn handle_result(&mut self, ask: NodeQuery, answer: NodeResult) {
+    pub fn handle_result(&mut self, query: NodeQuery, answer: NodeResult) {
         if let Some(poll) = &mut self.poll {
-            poll.answer(ask, answer);
+            poll.answer(query, answer);
         }
     }
 
@@ -246,7 +246,7 @@ impl Tracker {
 
     /// The newest final block as last published.
     pub fn last_final(&self) -> Option<u64> {
-        self.told
+        self.published_final
     }
 
     /// The state of the tracking.
@@ -268,13 +268,13 @@ impl Tracker {
         }
     }
 
-    fn push_change(&mut self, what: ChainChange) {
-        self.steps.push_back(TrackerStep::ChainChange(what));
+    fn push_change(&mut self, change: ChainChange) {
+        self.steps.push_back(TrackerStep::ChainChange(change));
     }
 
     fn push_finality(&mut self, number: Option<u64>) {
-        if self.told != number {
-            self.told = number;
+        if self.published_final != number {
+            self.published_final = number;
             self.push_change(ChainChange::Final(number));
         }
     }
@@ -307,7 +307,7 @@ impl Tracker {
         let text = match state {
             // a wrong chain is logged where it is found
             State::WrongChain | State::Starting => return,
-            State::Following => match self.told {
+            State::Following => match self.published_final {
                 Some(last) => format!("follows the chain: head {head}, final {last}"),
                 None => format!("follows the chain: head {head}, none final yet"),
             },

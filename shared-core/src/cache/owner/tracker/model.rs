@@ -79,12 +79,12 @@ impl Peer {
         self.node.extend(self.branch, count);
     }
 
-    fn answer(&mut self, ask: NodeQuery) -> NodeResult {
-        if ask == NodeQuery::Finalized {
+    fn answer(&mut self, query: NodeQuery) -> NodeResult {
+        if query == NodeQuery::Finalized {
             let view = self.node.view();
             return NodeResult::Block(view.get(self.finalized.min(view.len() - 1)).copied());
         }
-        self.node.answer(ask)
+        self.node.answer(query)
     }
 }
 
@@ -169,20 +169,20 @@ impl World {
         let is_calm = during.is_none();
         let mut queries = 0;
         loop {
-            let asks = self.tracker.next_queries();
-            if asks.is_empty() {
+            let batch = self.tracker.next_queries();
+            if batch.is_empty() {
                 break;
             }
-            queries += asks.len();
+            queries += batch.len();
             assert!(queries < 200);
             if self.node.is_down {
                 self.tracker.fail_poll("down", self.now);
                 break;
             }
-            for ask in asks {
-                let answer = self.node.answer(ask);
-                self.tracker.handle_result(ask, answer);
-                if ask != NodeQuery::Latest {
+            for query in batch {
+                let answer = self.node.answer(query);
+                self.tracker.handle_result(query, answer);
+                if query != NodeQuery::Latest {
                     if let Some(event) = during.take() {
                         self.apply(event);
                     }

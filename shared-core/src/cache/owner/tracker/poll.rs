@@ -11,7 +11,7 @@ pub(super) struct Poll {
     first: Option<Vec<NodeQuery>>,
     /// Whether the chain identity must be queried once the head is known.
     pub(super) is_identity_due: bool,
-    asked: HashSet<NodeQuery>,
+    sent: HashSet<NodeQuery>,
     answers: HashMap<NodeQuery, NodeResult>,
 }
 
@@ -29,7 +29,7 @@ pub(super) enum EvaluationStop {
 impl Poll {
     pub(super) fn new(first: Vec<NodeQuery>, is_identity_due: bool) -> Self {
         Self {
-            asked: first.iter().copied().collect(),
+            sent: first.iter().copied().collect(),
             first: Some(first),
             is_identity_due,
             answers: HashMap::new(),
@@ -42,16 +42,16 @@ impl Poll {
     }
 
     /// Marks a query as sent. Returns false if it was sent before.
-    pub(super) fn mark_sent(&mut self, ask: NodeQuery) -> bool {
-        self.asked.insert(ask)
+    pub(super) fn mark_sent(&mut self, query: NodeQuery) -> bool {
+        self.sent.insert(query)
     }
 
-    pub(super) fn answer(&mut self, ask: NodeQuery, answer: NodeResult) {
-        self.answers.insert(ask, answer);
+    pub(super) fn answer(&mut self, query: NodeQuery, answer: NodeResult) {
+        self.answers.insert(query, answer);
     }
 
     pub(super) fn has_identity(&self) -> bool {
-        self.asked.contains(&NodeQuery::ChainId)
+        self.sent.contains(&NodeQuery::ChainId)
     }
 
     /// Whether a query was sent whose result need not be of the head's chain: by number, or for the
@@ -59,20 +59,20 @@ impl Poll {
     pub(super) fn needs_recheck(&self) -> bool {
         self.has_identity()
             || self
-                .asked
+                .sent
                 .iter()
-                .any(|ask| matches!(ask, NodeQuery::ByNumber(_)))
+                .any(|query| matches!(query, NodeQuery::ByNumber(_)))
     }
 
     /// The result of a query as `read` extracts it, or the node's error.
     fn get<T>(
         &self,
-        ask: NodeQuery,
+        query: NodeQuery,
         read: impl FnOnce(&NodeResult) -> Option<T>,
     ) -> Result<Result<T, String>, EvaluationStop> {
-        let answer = self.answers.get(&ask);
+        let answer = self.answers.get(&query);
         Ok(
-            match answer.ok_or_else(|| EvaluationStop::NeedsQuery(vec![ask]))? {
+            match answer.ok_or_else(|| EvaluationStop::NeedsQuery(vec![query]))? {
                 NodeResult::Failed(error) => Err(error.clone()),
                 answer => read(answer).ok_or_else(|| "not an answer to what was asked".into()),
             },
@@ -82,17 +82,17 @@ impl Poll {
     /// A block, `None` if the node does not have it, or the node's error.
     pub(super) fn try_block(
         &self,
-        ask: NodeQuery,
+        query: NodeQuery,
     ) -> Result<Result<Option<Block>, String>, EvaluationStop> {
-        self.get(ask, |answer| match answer {
+        self.get(query, |answer| match answer {
             NodeResult::Block(block) => Some(*block),
             _ => None,
         })
     }
 
     /// A block, or `None` if the node does not have it. An error ends the poll.
-    pub(super) fn block(&self, ask: NodeQuery) -> Result<Option<Block>, EvaluationStop> {
-        self.try_block(ask)?.map_err(EvaluationStop::Failed)
+    pub(super) fn block(&self, query: NodeQuery) -> Result<Option<Block>, EvaluationStop> {
+        self.try_block(query)?.map_err(EvaluationStop::Failed)
     }
 
     pub(super) fn syncing(&self) -> Result<Result<bool, String>, EvaluationStop> {
@@ -104,10 +104,10 @@ impl Poll {
 
     /// The chain identity. Both queries are sent at once.
     pub(super) fn identity(&self) -> Result<(Option<u64>, BlockHash), EvaluationStop> {
-        let asks = [NodeQuery::ChainId, NodeQuery::Genesis];
-        let missing: Vec<NodeQuery> = asks
+        let identity_queries = [NodeQuery::ChainId, NodeQuery::Genesis];
+        let missing: Vec<NodeQuery> = identity_queries
             .into_iter()
-            .filter(|ask| !self.answers.contains_key(ask))
+            .filter(|query| !self.answers.contains_key(query))
             .collect();
         if !missing.is_empty() {
             return Err(EvaluationStop::NeedsQuery(missing));

@@ -98,9 +98,9 @@ impl Node {
         Some(view[at.ok()?])
     }
 
-    pub(super) fn answer(&mut self, ask: NodeQuery) -> NodeResult {
-        self.queries.push(ask);
-        match ask {
+    pub(super) fn answer(&mut self, query: NodeQuery) -> NodeResult {
+        self.queries.push(query);
+        match query {
             NodeQuery::Latest => NodeResult::Block(self.view().last().copied()),
             NodeQuery::Finalized => match &self.finalized {
                 Ok(mark) => NodeResult::Block(mark.map(|mark| Block {
@@ -215,17 +215,17 @@ impl Script {
         self.now += wait;
         self.tracker.begin(self.now);
         loop {
-            let asks = self.tracker.next_queries();
-            if asks.is_empty() {
+            let queries = self.tracker.next_queries();
+            if queries.is_empty() {
                 return self.drain();
             }
-            for ask in asks {
-                let fixed = self.overrides.iter().find(|(about, _)| *about == ask);
+            for query in queries {
+                let fixed = self.overrides.iter().find(|(about, _)| *about == query);
                 let answer = match fixed {
                     Some((_, fixed)) => fixed.clone(),
-                    None => self.node.answer(ask),
+                    None => self.node.answer(query),
                 };
-                self.tracker.handle_result(ask, answer);
+                self.tracker.handle_result(query, answer);
             }
         }
     }

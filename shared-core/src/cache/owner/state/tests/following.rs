@@ -22,14 +22,14 @@ fn entry_of_epoch(owner: &Owner, epoch: u64, class: Class, height: Option<u64>) 
     let about = StoreAttributes {
         epoch,
         height,
-        ..kept_of(class, 5, 0).attributes().clone()
+        ..entry_of_class(class, 5, 0).attributes().clone()
     };
     owner.prepare_entry(about, vec![9; 100], 60_000, at(0))
 }
 
 fn put(owner: &Owner, key: u8, class: Class, height: u64) -> Result<bool, PutRejection> {
-    let kept = entry_of_epoch(owner, state(owner).epoch, class, Some(height));
-    owner.put(&[key; 32], &Arc::new(kept), None, at(0))
+    let entry = entry_of_epoch(owner, state(owner).epoch, class, Some(height));
+    owner.put(&[key; 32], &Arc::new(entry), None, at(0))
 }
 
 fn is_there(owner: &Owner, key: u8) -> bool {
@@ -74,8 +74,8 @@ fn fill_from_before_a_reorganisation_is_refused() {
     owner.apply_change(&SPACE, ChainChange::Reorg { from: 99 });
     owner.apply_change(&SPACE, ChainChange::Head(101));
     let late = |class, height| {
-        let kept = Arc::new(entry_of_epoch(&owner, before, class, height));
-        owner.put(&KEY, &kept, Some(&name("a")), at(0))
+        let entry = Arc::new(entry_of_epoch(&owner, before, class, height));
+        owner.put(&KEY, &entry, Some(&name("a")), at(0))
     };
     assert_eq!(
         late(Class::Unfinalized, Some(99)),
@@ -88,9 +88,9 @@ fn fill_from_before_a_reorganisation_is_refused() {
     assert_eq!(late(Class::Unfinalized, Some(98)), Ok(false));
     assert_eq!(late(Class::Immutable, Some(99)), Ok(false));
     // from a process that has received no state yet
-    let kept = Arc::new(entry_of_epoch(&owner, 0, Class::Unfinalized, Some(1)));
+    let entry = Arc::new(entry_of_epoch(&owner, 0, Class::Unfinalized, Some(1)));
     assert_eq!(
-        owner.put(&KEY, &kept, None, at(0)),
+        owner.put(&KEY, &entry, None, at(0)),
         Err(PutRejection::Replaced)
     );
 }
@@ -152,9 +152,9 @@ fn unfinalized_entry_is_made_final_unless_it_was_replaced_or_purged() {
         .attributes()
         .clone();
     let put = || {
-        let kept = Arc::new(owner.prepare_entry(about.clone(), body.clone(), 2_000, at(0)));
-        owner.put(&KEY, &kept, None, at(0)).unwrap();
-        kept
+        let unfinalized = Arc::new(owner.prepare_entry(about.clone(), body.clone(), 2_000, at(0)));
+        owner.put(&KEY, &unfinalized, None, at(0)).unwrap();
+        unfinalized
     };
     let made = owner.make_final(&KEY, &put(), 42, 60_000, at(0)).unwrap();
     owner.apply_change(&SPACE, ChainChange::Reorg { from: 90 });
@@ -187,7 +187,7 @@ fn unfinalized_entry_is_made_final_unless_it_was_replaced_or_purged() {
 fn entries_of_a_wrong_chain_are_neither_found_nor_accepted() {
     let (owner, _model) = following();
     put(&owner, 1, Class::Immutable, 1).unwrap();
-    owner.store(&[2; 32], &kept(5), at(0)).unwrap();
+    owner.store(&[2; 32], &immutable_entry(5), at(0)).unwrap();
     owner.apply_change(&SPACE, ChainChange::Wrong(true));
     assert!(!is_there(&owner, 1));
     assert!(owner.lookup_store(&[2; 32], at(0)).is_none());
@@ -203,8 +203,8 @@ fn entries_of_a_wrong_chain_are_neither_found_nor_accepted() {
 #[test]
 fn stored_entries_are_not_found_until_the_chain_is_checked() {
     let (owner, model) = following();
-    let kept = entry_of_epoch(&owner, 0, Class::Immutable, Some(50));
-    owner.store(&KEY, &kept, at(0)).unwrap();
+    let entry = entry_of_epoch(&owner, 0, Class::Immutable, Some(50));
+    owner.store(&KEY, &entry, at(0)).unwrap();
     owner.set_awaiting_identity(&SPACE, true);
     assert!(owner.lookup_store(&KEY, at(0)).is_none());
     *model.is_ready.lock().unwrap() = true;

@@ -25,9 +25,9 @@ fn unread(generation: u64, result: &str) -> Arc<MemoryEntry> {
     let body = Encoded::from_entry(&entry.mark_unchecked())
         .unwrap()
         .to_vec();
-    let kept = kept_of(Class::Immutable, generation, 0);
+    let template = entry_of_class(Class::Immutable, generation, 0);
     Arc::new(MemoryEntry::new(
-        kept.attributes().clone(),
+        template.attributes().clone(),
         body,
         60_000,
         at(0),
@@ -42,9 +42,9 @@ fn results() -> [String; 2] {
 fn read_entry_replaces_the_unchecked_one() {
     for result in results() {
         let (owner, _) = owner();
-        let kept = unread(5, &result);
-        assert_eq!(kept.unchecked_length(), Some(result.len() as u64));
-        owner.put(&KEY, &kept, None, at(0)).unwrap();
+        let unchecked = unread(5, &result);
+        assert_eq!(unchecked.unchecked_length(), Some(result.len() as u64));
+        owner.put(&KEY, &unchecked, None, at(0)).unwrap();
         let hit = found(owner.lookup(&KEY, at(1)));
         assert!(hit.is_to_be_stored);
         let read = owner.check_entry(&KEY, &hit.kept).unwrap();
@@ -52,8 +52,9 @@ fn read_entry_replaces_the_unchecked_one() {
         assert!(!read.is_to_be_stored(), "whoever was told so stores it");
         let there = found(owner.lookup(&KEY, at(1)));
         assert!(Arc::ptr_eq(&there.kept, &read) && !there.is_to_be_stored);
-        assert_eq!(read.remaining_ttl(at(7)), kept.remaining_ttl(at(7)));
-        let [before, after] = [&kept, &read].map(|kept| decode(kept.body(), 0, 0, 0).unwrap());
+        assert_eq!(read.remaining_ttl(at(7)), unchecked.remaining_ttl(at(7)));
+        let [before, after] =
+            [&unchecked, &read].map(|entry| decode(entry.body(), 0, 0, 0).unwrap());
         assert!(before.is_unchecked() && !after.is_unchecked());
         assert_eq!(
             before.gzip(b"1").unwrap().to_vec(),
@@ -66,9 +67,9 @@ fn read_entry_replaces_the_unchecked_one() {
 fn unchecked_entry_is_removed_when_it_is_no_valid_result() {
     for result in ["nul", "1,2", "1 ", "\"a\"\"", &"[1,".repeat(200)] {
         let (owner, _) = owner();
-        let kept = unread(5, result);
-        owner.put(&KEY, &kept, None, at(0)).unwrap();
-        assert!(owner.check_entry(&KEY, &kept).is_none(), "{result}");
+        let entry = unread(5, result);
+        owner.put(&KEY, &entry, None, at(0)).unwrap();
+        assert!(owner.check_entry(&KEY, &entry).is_none(), "{result}");
         assert!(matches!(owner.lookup(&KEY, at(1)), OwnerLookup::Missing));
     }
 }
@@ -93,10 +94,10 @@ fn recompressible(generation: u64) -> (Arc<MemoryEntry>, Vec<u8>) {
     let text: Vec<_> = (0..400u32)
         .map(|n| format!("\"{:08x}0000\"", n.wrapping_mul(n * 97)))
         .collect();
-    let kept = unread(generation, &format!("[{}]", text.join(",")));
-    let smaller = recompress(kept.body()).unwrap();
-    assert!(smaller.len() < kept.body().len());
-    (kept, smaller)
+    let entry = unread(generation, &format!("[{}]", text.join(",")));
+    let smaller = recompress(entry.body()).unwrap();
+    assert!(smaller.len() < entry.body().len());
+    (entry, smaller)
 }
 
 #[test]
@@ -136,8 +137,8 @@ fn recompressed_entry_replaces_the_original_and_is_stored() {
 fn recompressed_entry_replaces_one_that_was_read_in_the_meantime() {
     let (owner, _) = owner();
     let [_, result] = results();
-    let kept = unread(5, &result);
-    owner.put(&KEY, &kept, None, at(0)).unwrap();
+    let entry = unread(5, &result);
+    owner.put(&KEY, &entry, None, at(0)).unwrap();
     let hit = found(owner.lookup(&KEY, at(1)));
     assert!(hit.is_to_be_stored);
     let read = owner.check_entry(&KEY, &hit.kept).unwrap();
@@ -183,5 +184,5 @@ fn recompressed_entry_is_dropped_when_it_was_purged_or_filled_again() {
 
 #[test]
 fn opaque_body_is_not_unchecked() {
-    assert_eq!(kept(5).unchecked_length(), None);
+    assert_eq!(immutable_entry(5).unchecked_length(), None);
 }

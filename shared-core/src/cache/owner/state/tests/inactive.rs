@@ -5,8 +5,8 @@ use super::*;
 #[test]
 fn entries_are_not_removed_without_an_inactivity_period() {
     let (owner, model) = owner();
-    owner.put(&KEY, &kept(5), None, at(0)).unwrap();
-    owner.store(&KEY, &kept(5), at(0)).unwrap();
+    owner.put(&KEY, &immutable_entry(5), None, at(0)).unwrap();
+    owner.store(&KEY, &immutable_entry(5), at(0)).unwrap();
     owner.expire_inactive(at(50_000));
     assert!(owner.memory.get_uncounted(&KEY, at(50_000)).is_some());
     assert!(model.may_have(&KEY));
@@ -18,7 +18,7 @@ fn requested_entries_are_stored_again_and_inactive_ones_removed() {
     let (owner, model) = owner();
     let owner = owner.with_inactivity_period(Some(4_000));
     for key in [KEY, other] {
-        owner.put(&key, &kept(5), None, at(0)).unwrap();
+        owner.put(&key, &immutable_entry(5), None, at(0)).unwrap();
         let found = found(owner.lookup(&key, at(0)));
         owner.store(&key, &found.kept, at(0)).unwrap();
     }
