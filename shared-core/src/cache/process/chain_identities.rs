@@ -155,7 +155,7 @@ impl ChainIdentities {
         &self,
         namespace: &Namespace,
         generation: u64,
-        what: impl FnOnce(&mut RecordedFacts) -> T,
+        update: impl FnOnce(&mut RecordedFacts) -> T,
     ) -> T {
         let mut all = locked(&self.known);
         if all.len() >= MAX_NAMESPACES && !all.contains_key(namespace) {
@@ -170,7 +170,7 @@ impl ChainIdentities {
                 ..RecordedFacts::default()
             };
         }
-        what(known)
+        update(known)
     }
 
     /// Suspends a namespace: this process does not store or send its responses any more. Returns

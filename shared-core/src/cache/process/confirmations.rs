@@ -27,7 +27,7 @@ pub struct ReportedResult {
     /// Digest of the result.
     digest: [u8; 16],
     /// Time at which the request was sent to the node, in milliseconds.
-    asked_at: u64,
+    requested_at: u64,
     /// Purge generation at that time.
     generation: u64,
     /// Epoch at that time.
@@ -35,8 +35,8 @@ pub struct ReportedResult {
 }
 
 impl ReportedResult {
-    /// Records `result`, which was requested from the node at `asked_at`.
-    pub fn new(result: &[u8], asked_at: u64, generation: u64, epoch: u64) -> Self {
+    /// Records `result`, which was requested from the node at `requested_at`.
+    pub fn new(result: &[u8], requested_at: u64, generation: u64, epoch: u64) -> Self {
         let mut digest = [0; 16];
         blake3::Hasher::new()
             .update(result)
@@ -44,7 +44,7 @@ impl ReportedResult {
             .fill(&mut digest);
         Self {
             digest,
-            asked_at,
+            requested_at,
             generation,
             epoch,
         }
@@ -81,14 +81,14 @@ impl Confirmations {
         };
         match place.iter_mut().flatten().find(|(known, _)| known == key) {
             Some((_, first)) if first.agrees(&reported) => {
-                if reported.asked_at < first.asked_at {
-                    first.asked_at = reported.asked_at;
+                if reported.requested_at < first.requested_at {
+                    first.requested_at = reported.requested_at;
                 }
-                reported.asked_at - first.asked_at >= confirmation_delay()
+                reported.requested_at - first.requested_at >= confirmation_delay()
             }
             Some((_, first)) => {
                 // an earlier request may be answered later, and confirms nothing
-                if reported.asked_at >= first.asked_at {
+                if reported.requested_at >= first.requested_at {
                     *first = reported;
                 }
                 false
@@ -108,8 +108,8 @@ mod tests {
 
     const LATER: u64 = 10_000;
 
-    fn reported(result: &str, asked_at: u64) -> ReportedResult {
-        ReportedResult::new(result.as_bytes(), asked_at, 1, 1)
+    fn reported(result: &str, requested_at: u64) -> ReportedResult {
+        ReportedResult::new(result.as_bytes(), requested_at, 1, 1)
     }
 
     #[test]

@@ -566,7 +566,7 @@ mod tests {
             leads: [bool; 2],
             followers: [VecDeque<Waiter>; 2],
             /// Followers in the order in which they joined.
-            came: Vec<Waiter>,
+            joining_order: Vec<Waiter>,
             woken: BTreeMap<Waiter, Woken>,
         }
 
@@ -601,7 +601,7 @@ mod tests {
                             Role::Follower => {
                                 prop_assert!(model.leads[key]);
                                 model.followers[key].push_back(at(n));
-                                model.came.push(at(n));
+                                model.joining_order.push(at(n));
                             }
                         },
                         Step::Finish(key, shares) => if let Some(token) = tokens[key].take() {
@@ -615,9 +615,9 @@ mod tests {
                             model.woken.extend(all.into_iter().map(|waiter| (waiter, woken.clone())));
                         },
                         Step::FinishFor(key, late) => if let Some(token) = tokens[key].take() {
-                            prop_assert_eq!(flights.joined(), model.came.len() as u64);
+                            prop_assert_eq!(flights.joined(), model.joining_order.len() as u64);
                             let joined = flights.joined().saturating_sub(late);
-                            let early = &model.came[..usize::try_from(joined).unwrap()];
+                            let early = &model.joining_order[..usize::try_from(joined).unwrap()];
                             let all = std::mem::take(&mut model.followers[key]);
                             let (first, rest): (Vec<_>, Vec<_>) =
                                 all.into_iter().partition(|waiter| early.contains(waiter));

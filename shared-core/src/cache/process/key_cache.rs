@@ -225,10 +225,10 @@ mod tests {
     fn call_is_found_only_by_identical_bytes() {
         let memo = KeyCache::default();
         let valid = Arc::new(Lifetimes::default());
-        let kept = raw_call(&memo, "scope", "before", "after");
-        assert_eq!(found(&memo.lock(), &valid, &kept), None);
-        memo.lock().insert_call(&valid, &kept, known(7));
-        assert_eq!(found(&memo.lock(), &valid, &kept), Some(7));
+        let call = raw_call(&memo, "scope", "before", "after");
+        assert_eq!(found(&memo.lock(), &valid, &call), None);
+        memo.lock().insert_call(&valid, &call, known(7));
+        assert_eq!(found(&memo.lock(), &valid, &call), Some(7));
         for other in [
             raw_call(&memo, "scope", "before", "after "),
             raw_call(&memo, "scope", "before", ""),

@@ -77,7 +77,7 @@ mod tests {
         own.set_event_loops(4);
         let own = &own;
         let here = super::number() % 4;
-        let held = own.lock();
+        let guard = own.lock();
         let locks_another = || {
             let is_another = super::number() % 4 != here;
             is_another.then(|| drop(own.lock())).is_some()
@@ -85,7 +85,7 @@ mod tests {
         // threads of other tests have numbers too, and the next one may share this thread's table
         let locked = || std::thread::scope(|scope| scope.spawn(locks_another).join().unwrap());
         while !locked() {}
-        drop(held);
+        drop(guard);
     }
 
     #[test]

@@ -169,12 +169,12 @@ mod tests {
     /// value of one header was sent for the same value of the other header.
     #[test]
     fn vary_keys_with_different_headers_are_different() {
-        let asked = fields(&[("X-Tenant", "a"), ("X-Lang", "a")]);
+        let request_headers = fields(&[("X-Tenant", "a"), ("X-Lang", "a")]);
         let learnt = |name: &str| {
             let varying = VaryTable::default();
             let mut scope = scope(&["here"]);
             varying.record_vary_names(&scope, &[name.to_string()]);
-            scope.vary(&asked, varying.names(&scope));
+            scope.vary(&request_headers, varying.names(&scope));
             scope
         };
         let (tenant, lang) = (learnt("x-tenant"), learnt("x-lang"));
@@ -221,10 +221,10 @@ mod tests {
         for number in 0..MAX_ROUTES + 10 {
             varying.record_vary_names(&place(number), &["origin".into()]);
         }
-        let kept = (0..MAX_ROUTES + 10)
+        let known = (0..MAX_ROUTES + 10)
             .filter(|number| varying.names(&place(*number)).is_some())
             .count();
-        assert_eq!(kept, MAX_ROUTES);
+        assert_eq!(known, MAX_ROUTES);
     }
 
     #[test]
@@ -239,8 +239,8 @@ mod tests {
             varying.names(&place("other", number));
             varying.names(&place("own", number % 100));
         }
-        let kept = |number: usize| varying.names(&place("own", number)).is_some();
-        assert!((0..100).all(kept));
+        let is_known = |number: usize| varying.names(&place("own", number)).is_some();
+        assert!((0..100).all(is_known));
     }
 
     #[test]
