@@ -50,16 +50,16 @@ pub(super) struct StoreHealth {
     /// Reason why nothing is stored; `None` while entries are stored.
     pub(super) off: Option<WriteError>,
     /// Whether the failure was logged.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl StoreHealth {
     /// Returns the change that was not logged yet. A failure that has ended before is not reported.
     pub(super) fn next_event(&mut self) -> Option<StoreHealthChange> {
-        if self.is_told == self.off.is_some() {
+        if self.is_reported == self.off.is_some() {
             return None;
         }
-        self.is_told = self.off.is_some();
+        self.is_reported = self.off.is_some();
         Some(match &self.off {
             Some(reason) => StoreHealthChange::StoringOff(reason.clone()),
             None => StoreHealthChange::StoringOn,
@@ -77,8 +77,8 @@ mod tests {
         assert_eq!(storing.next_event(), None);
         storing.off = Some(WriteError::DiskFull);
         storing.off = Some(WriteError::Failed("bad sector".into()));
-        let said = StoreHealthChange::StoringOff(WriteError::Failed("bad sector".into()));
-        assert_eq!(storing.next_event(), Some(said));
+        let change = StoreHealthChange::StoringOff(WriteError::Failed("bad sector".into()));
+        assert_eq!(storing.next_event(), Some(change));
         storing.off = Some(WriteError::DiskFull);
         assert_eq!(storing.next_event(), None);
         storing.off = None;
