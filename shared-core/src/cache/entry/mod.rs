@@ -187,7 +187,7 @@ pub struct CacheEntry {
     /// Whether the entry has to be checked before it is sent, see `check`.
     pub(super) unread: AtomicBool,
     /// Whether a route that uses the entry may serve it stale.
-    kept_stale: AtomicBool,
+    is_stale_allowed: AtomicBool,
     /// Number of the last invalidation before the request was sent to the node.
     changes: u64,
     /// Number of times that the tip of its chain had ended then ([`Chain::tip_ends`]).
@@ -199,9 +199,9 @@ pub struct CacheEntry {
 /// The identity form of a compressed payload.
 #[derive(Debug)]
 struct IdentityBytes {
-    kept: IdentityCache,
+    cache: IdentityCache,
     /// Identity bytes that are being sent.
-    lent: Weak<BorrowedIdentity>,
+    borrowed: Weak<BorrowedIdentity>,
 }
 
 /// Identity bytes of an entry that are being sent. They are reserved once for all their senders,
@@ -296,12 +296,12 @@ impl CacheEntry {
             payload,
             meta,
             plain: Mutex::new(IdentityBytes {
-                kept: IdentityCache::Unused,
-                lent: Weak::new(),
+                cache: IdentityCache::Unused,
+                borrowed: Weak::new(),
             }),
             chain: None,
             unread: AtomicBool::new(false),
-            kept_stale: AtomicBool::new(false),
+            is_stale_allowed: AtomicBool::new(false),
             changes: 0,
             tip_ends: 0,
             uncompared: AtomicBool::new(false),
@@ -429,15 +429,15 @@ impl CacheEntry {
     pub fn allow_stale(&self) {
         // an empty result is of no use when the node fails; and the flag is read first, so that a
         // hit changes no cache line that other threads read
-        if !self.is_empty_result() && !self.kept_stale.load(Ordering::Relaxed) {
-            self.kept_stale.store(true, Ordering::Relaxed);
+        if !self.is_empty_result() && !self.is_stale_allowed.load(Ordering::Relaxed) {
+            self.is_stale_allowed.store(true, Ordering::Relaxed);
         }
     }
 
     /// Whether the entry may be served at `now`, fresh or stale, if the operator allows it. `now`
     /// is in milliseconds of the caller's clock.
     pub fn may_serve_stale(&self, now: u64) -> bool {
-        self.kept_stale.load(Ordering::Relaxed)
+        self.is_stale_allowed.load(Ordering::Relaxed)
             && !self.meta.stale.never
             && self.is_unchanged_but_age()
             && now < self.meta.expires_at.saturating_add(use_stale::MAX_STALE)
@@ -540,18 +540,18 @@ impl CacheEntry {
             return IdentityLoanState::NotReserved;
         }
         let mut decoded = locked(&self.plain);
-        if let Some(lent) = decoded.lent.upgrade() {
-            return IdentityLoanState::Reserved(lent);
+        if let Some(borrowed) = decoded.borrowed.upgrade() {
+            return IdentityLoanState::Reserved(borrowed);
         }
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         match budget.reserve(length, limit) {
             Some(reservation) => {
-                let lent = Arc::new(BorrowedIdentity {
+                let borrowed = Arc::new(BorrowedIdentity {
                     bytes: OnceLock::new(),
                     _reservation: reservation,
                 });
-                decoded.lent = Arc::downgrade(&lent);
-                IdentityLoanState::Reserved(lent)
+                decoded.borrowed = Arc::downgrade(&borrowed);
+                IdentityLoanState::Reserved(borrowed)
             }
             None => IdentityLoanState::Refused,
         }
@@ -609,7 +609,7 @@ impl CacheEntry {
         };
         let there = {
             let decoded = locked(&self.plain);
-            if let IdentityCache::Cached(bytes) = &decoded.kept {
+            if let IdentityCache::Cached(bytes) = &decoded.cache {
                 // the usual case
                 return Some(bytes.clone());
             }
@@ -622,12 +622,12 @@ impl CacheEntry {
         };
         let mut decoded = locked(&self.plain);
         // another thread may have decoded the same payload
-        let bytes = match (decoded.bytes(), decoded.lent.upgrade()) {
+        let bytes = match (decoded.bytes(), decoded.borrowed.upgrade()) {
             (Some(bytes), _) => bytes,
-            (None, Some(lent)) => lent.bytes.get_or_init(|| bytes).clone(),
+            (None, Some(borrowed)) => borrowed.bytes.get_or_init(|| bytes).clone(),
             (None, None) => bytes,
         };
-        decoded.kept = match decoded.kept {
+        decoded.cache = match decoded.cache {
             IdentityCache::Unused => IdentityCache::UsedOnce,
             IdentityCache::UsedOnce | IdentityCache::Cached(_) => {
                 IdentityCache::Cached(bytes.clone())
@@ -658,12 +658,12 @@ impl CacheEntry {
 
     /// Drops the cached identity bytes for good, for a tier that has no space for both codings.
     pub(super) fn drop_identity(&self) {
-        locked(&self.plain).kept = IdentityCache::Disabled;
+        locked(&self.plain).cache = IdentityCache::Disabled;
     }
 
     /// Bytes of memory that the entry takes, with its share of a tier's tables.
     pub fn weight(&self) -> u64 {
-        match &locked(&self.plain).kept {
+        match &locked(&self.plain).cache {
             IdentityCache::Cached(bytes) => self.weight + bytes.len() as u64,
             _ => self.weight,
         }
@@ -687,9 +687,9 @@ impl fmt::Debug for CacheEntry {
 impl IdentityBytes {
     /// Returns the identity bytes if they are present.
     fn bytes(&self) -> Option<Bytes> {
-        match &self.kept {
+        match &self.cache {
             IdentityCache::Cached(bytes) => Some(bytes.clone()),
-            _ => self.lent.upgrade()?.bytes.get().cloned(),
+            _ => self.borrowed.upgrade()?.bytes.get().cloned(),
         }
     }
 }
