@@ -54,8 +54,8 @@ fn prospect(method: &str, params: &str) -> Option<Prospect> {
 
 /// Formats a classification as in the rows: class with block or height, or `no` if it is not
 /// stored.
-fn text(kept: Option<(Class, Option<u64>)>) -> String {
-    match kept {
+fn text(classified: Option<(Class, Option<u64>)>) -> String {
+    match classified {
         Some((class, Some(number))) => format!("{} {number}", class.name()),
         Some((class, None)) => class.name().into(),
         None => "no".into(),
@@ -148,11 +148,11 @@ fn judge_all(table: &str, mark: &DispatchMark) {
         };
         let judged = prospect(&method, &params)
             .and_then(|prospect| prospect.classify(result.as_bytes(), known));
-        let kept = judged.map(|judged| {
+        let classified = judged.map(|judged| {
             assert_eq!(judged.valid, known.valid.class(judged.class));
             (judged.class, judged.height)
         });
-        assert_eq!(text(kept), expected, "{method} {params} {result}");
+        assert_eq!(text(classified), expected, "{method} {params} {result}");
         let words = to_spec(methods::method(method.as_bytes()));
         let theirs = method.replacen(method.split('_').next().unwrap(), "acme", 1);
         let valid = with_method_row(&theirs, &words);
@@ -268,8 +268,8 @@ fn client_specific_methods_are_classified_by_their_block() {
 
 #[test]
 fn receipt_of_another_transaction_is_not_stored() {
-    let judged = |asked: &str| {
-        let params = expand(asked);
+    let judged = |requested: &str| {
+        let params = expand(requested);
         let receipt = expand(r#"{"blockNumber":"0x60","blockHash":OTHER,"transactionHash":HASH}"#);
         let prospect = prospect("eth_getTransactionReceipt", &params)?;
         prospect.classify(receipt.as_bytes(), known(&params))
@@ -321,14 +321,14 @@ fn operator_method_is_classified_by_its_method_row() {
         };
         let prospect = Prospect::for_call(b"acme_x", known.params, known.valid);
         let judged = prospect.and_then(|prospect| prospect.classify(result.as_bytes(), known));
-        let kept = judged.map(|judged| (judged.class, judged.height));
-        assert_eq!(text(kept), expected, "{words} {params} {result}");
+        let classified = judged.map(|judged| (judged.class, judged.height));
+        assert_eq!(text(classified), expected, "{words} {params} {result}");
     }
 }
 
 #[test]
 fn null_result_is_not_cached_if_the_result_names_the_block() {
-    for (words, kept) in [
+    for (words, lifetime) in [
         ("block=result.blockNumber", 0),
         ("transaction=p[0]", 0),
         ("block=p[0]", 500),
@@ -341,7 +341,7 @@ fn null_result_is_not_cached_if_the_result_names_the_block() {
         };
         let prospect = Prospect::for_call(b"acme_x", known.params, &valid).unwrap();
         let nothing = prospect.classify_empty(CallOutcome::Result(b"null"), known);
-        assert_eq!(nothing.valid, kept, "{words}");
+        assert_eq!(nothing.valid, lifetime, "{words}");
     }
 }
 

@@ -80,8 +80,8 @@ fn judge(method: &str, params: &str, result: &str, valid: &Lifetimes) -> Option<
     Prospect::for_call(method.as_bytes(), known.params, valid)?.classify(result.as_bytes(), known)
 }
 
-fn check(judged: Option<Classification>, letter: &str, number: Option<u64>, what: &str) {
-    let kept = judged.map(|judged| (judged.class, judged.valid, judged.height));
+fn check(judged: Option<Classification>, letter: &str, number: Option<u64>, context: &str) {
+    let classified = judged.map(|judged| (judged.class, judged.valid, judged.height));
     let DispatchMark { seen, .. } = mark();
     let expected = match letter {
         "i" => Some((Class::Immutable, 3_600_000, number)),
@@ -92,7 +92,7 @@ fn check(judged: Option<Classification>, letter: &str, number: Option<u64>, what
         "m" => Some((Class::Tip, 1_000, Some(seen))),
         _ => None,
     };
-    assert_eq!(kept, expected, "{what}");
+    assert_eq!(classified, expected, "{context}");
 }
 
 fn number(end: &str) -> Option<u64> {
@@ -163,8 +163,8 @@ fn block_tag_has_the_lifetime_of_the_same_range_end() {
             };
             let judged = judge(name, &params, "{\"a\":1}", &valid);
             let number = number(end);
-            let what = format!("{name} {params}");
-            check(judged, letter, number, &what);
+            let context = format!("{name} {params}");
+            check(judged, letter, number, &context);
         }
     }
 }
@@ -181,15 +181,15 @@ fn empty_result_at_safe_or_finalized_is_cached_for_a_second() {
         };
         let prospect = Prospect::for_call(b"eth_call", known.params, &valid).unwrap();
         let reverted = br#"{"code":3,"message":"execution reverted"}"#;
-        for came in [CallOutcome::Result(b"null"), CallOutcome::Error(reverted)] {
-            assert_eq!(prospect.classify_empty(came, known).valid, most, "{tag}");
+        for outcome in [CallOutcome::Result(b"null"), CallOutcome::Error(reverted)] {
+            assert_eq!(prospect.classify_empty(outcome, known).valid, most, "{tag}");
         }
     }
 }
 
 #[test]
 fn estimate_for_a_block_that_nodes_read_differently_is_not_stored() {
-    for (params, is_kept) in [
+    for (params, is_stored) in [
         ("[{},\"latest\"]", true),
         ("[{},\"0x10\"]", true),
         ("[{},\"PENDING\"]", false),
@@ -203,7 +203,7 @@ fn estimate_for_a_block_that_nodes_read_differently_is_not_stored() {
     ] {
         for method in ["eth_estimateGas", "eth_simulateV1"] {
             let judged = judge(method, &expand(params), "\"0x1\"", &Lifetimes::default());
-            assert_eq!(judged.is_some(), is_kept, "{method} {params}");
+            assert_eq!(judged.is_some(), is_stored, "{method} {params}");
         }
     }
 }
