@@ -36,7 +36,7 @@ const DEFAULT_CREDENTIALS: [&str; 2] = ["authorization", "cookie"];
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// Names in lower case and in alphabetical order, with their policies.
-    said: Vec<(Box<str>, CredentialsPolicy)>,
+    policies: Vec<(Box<str>, CredentialsPolicy)>,
 }
 
 /// The reason why the policy of a header can't be set.
@@ -64,7 +64,7 @@ impl Credentials {
     ///
     /// # Errors
     /// Returns a [`NameError`] and changes nothing.
-    pub fn set_policy(&mut self, name: &[u8], means: CredentialsPolicy) -> Result<(), NameError> {
+    pub fn set_policy(&mut self, name: &[u8], policy: CredentialsPolicy) -> Result<(), NameError> {
         // a policy in place of a name is a mistake, and no client's header
         if name.is_empty()
             || !name.iter().all(is_name_byte)
@@ -74,12 +74,12 @@ impl Credentials {
         }
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();
         match self
-            .said
+            .policies
             .binary_search_by(|(known, _)| (**known).cmp(&name))
         {
             Ok(_) => Err(NameError::Duplicate),
             Err(at) => {
-                self.said.insert(at, (name.into(), means));
+                self.policies.insert(at, (name.into(), policy));
                 Ok(())
             }
         }
@@ -89,10 +89,10 @@ impl Credentials {
     ///
     /// # Errors
     /// Returns the errors of [`set_policy`](Self::set_policy).
-    pub fn set_default_policy(&mut self, means: CredentialsPolicy) -> Result<(), NameError> {
+    pub fn set_default_policy(&mut self, policy: CredentialsPolicy) -> Result<(), NameError> {
         let mut all = self.clone();
         for name in DEFAULT_CREDENTIALS {
-            all.set_policy(name.as_bytes(), means)?;
+            all.set_policy(name.as_bytes(), policy)?;
         }
         *self = all;
         Ok(())
@@ -101,15 +101,15 @@ impl Credentials {
     /// Whether a request with a header of that name bypasses the cache.
     pub fn causes_bypass(&self, name: &[u8]) -> bool {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-        match self.said.iter().find(|(known, _)| is(known)) {
-            Some((_, means)) => *means == Bypass,
+        match self.policies.iter().find(|(known, _)| is(known)) {
+            Some((_, policy)) => *policy == Bypass,
             None => DEFAULT_CREDENTIALS.iter().any(|known| is(known)),
         }
     }
 
     /// Returns the headers that are part of the vary key, in lower case and in order.
     pub fn key_headers(&self) -> impl Iterator<Item = &str> + Clone {
-        let keyed = self.said.iter().filter(|(_, means)| *means == Key);
+        let keyed = self.policies.iter().filter(|(_, policy)| *policy == Key);
         keyed.map(|(name, _)| &**name)
     }
 }
@@ -129,55 +129,70 @@ mod tests {
 
     #[test]
     fn only_default_credentials_bypass_the_cache_when_unset() {
-        let mut said = Credentials::default();
-        assert!(said.causes_bypass(b"Authorization") && said.causes_bypass(b"COOKIE"));
-        assert!(!said.causes_bypass(b"X-Api-Key") && !said.causes_bypass(b"Author"));
-        said.set_policy(b"X-Api-Key", CredentialsPolicy::Key)
+        let mut credentials = Credentials::default();
+        assert!(
+            credentials.causes_bypass(b"Authorization") && credentials.causes_bypass(b"COOKIE")
+        );
+        assert!(!credentials.causes_bypass(b"X-Api-Key") && !credentials.causes_bypass(b"Author"));
+        credentials
+            .set_policy(b"X-Api-Key", CredentialsPolicy::Key)
             .unwrap();
-        assert!(said.causes_bypass(b"authorization") && !said.causes_bypass(b"X-API-KEY"));
-        assert_eq!(keyed(&said), ["x-api-key"]);
+        assert!(
+            credentials.causes_bypass(b"authorization") && !credentials.causes_bypass(b"X-API-KEY")
+        );
+        assert_eq!(keyed(&credentials), ["x-api-key"]);
     }
 
     #[test]
     fn header_keeps_its_first_policy() {
-        let mut said = Credentials::default();
-        said.set_policy(b"X-Api-Key", CredentialsPolicy::Key)
+        let mut credentials = Credentials::default();
+        credentials
+            .set_policy(b"X-Api-Key", CredentialsPolicy::Key)
             .unwrap();
-        said.set_policy(b"Cookie", CredentialsPolicy::Ignore)
+        credentials
+            .set_policy(b"Cookie", CredentialsPolicy::Ignore)
             .unwrap();
-        said.set_policy(b"X-Internal", CredentialsPolicy::Bypass)
+        credentials
+            .set_policy(b"X-Internal", CredentialsPolicy::Bypass)
             .unwrap();
-        said.set_policy(b"Authorization", CredentialsPolicy::Key)
+        credentials
+            .set_policy(b"Authorization", CredentialsPolicy::Key)
             .unwrap();
-        assert_eq!(keyed(&said), ["authorization", "x-api-key"]);
-        assert!(!said.causes_bypass(b"cookie") && said.causes_bypass(b"x-internal"));
-        let before = said.clone();
+        assert_eq!(keyed(&credentials), ["authorization", "x-api-key"]);
+        assert!(!credentials.causes_bypass(b"cookie") && credentials.causes_bypass(b"x-internal"));
+        let before = credentials.clone();
         assert_eq!(
-            said.set_policy(b"x-api-KEY", CredentialsPolicy::Ignore),
+            credentials.set_policy(b"x-api-KEY", CredentialsPolicy::Ignore),
             Err(NameError::Duplicate)
         );
         assert_eq!(
-            said.set_default_policy(CredentialsPolicy::Key),
+            credentials.set_default_policy(CredentialsPolicy::Key),
             Err(NameError::Duplicate)
         );
-        assert_eq!(said, before);
+        assert_eq!(credentials, before);
     }
 
     #[test]
     fn default_policy_applies_to_authorization_and_cookie() {
-        let mut said = Credentials::default();
-        said.set_default_policy(CredentialsPolicy::Ignore).unwrap();
-        assert!(!said.causes_bypass(b"authorization") && !said.causes_bypass(b"cookie"));
-        let mut said = Credentials::default();
-        said.set_default_policy(CredentialsPolicy::Key).unwrap();
-        assert_eq!(keyed(&said), ["authorization", "cookie"]);
+        let mut credentials = Credentials::default();
+        credentials
+            .set_default_policy(CredentialsPolicy::Ignore)
+            .unwrap();
+        assert!(
+            !credentials.causes_bypass(b"authorization") && !credentials.causes_bypass(b"cookie")
+        );
+        let mut credentials = Credentials::default();
+        credentials
+            .set_default_policy(CredentialsPolicy::Key)
+            .unwrap();
+        assert_eq!(keyed(&credentials), ["authorization", "cookie"]);
     }
 
     #[test]
     fn invalid_header_names_are_rejected() {
         for name in ["", "a b", "a:b", "\u{e9}", "a\"", "key", "bypass"] {
-            let said = Credentials::default().set_policy(name.as_bytes(), CredentialsPolicy::Key);
-            assert_eq!(said, Err(NameError::Name), "{name}");
+            let result = Credentials::default().set_policy(name.as_bytes(), CredentialsPolicy::Key);
+            assert_eq!(result, Err(NameError::Name), "{name}");
         }
     }
 }

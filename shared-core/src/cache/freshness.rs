@@ -90,7 +90,7 @@ pub struct Prospect {
     /// Class while the state of the chain is unknown.
     class: Class,
     /// Lifetime that an operator has set for the method, in milliseconds.
-    said: Option<u64>,
+    method_lifetime: Option<u64>,
 }
 
 /// The facts that are known when a result has arrived.
@@ -170,11 +170,11 @@ pub struct FinalUpgrade {
 impl Prospect {
     /// Returns the prospect of a call, or `None` if its response is never stored.
     pub fn for_call(method: &[u8], params: Option<&[u8]>, valid: &Lifetimes) -> Option<Self> {
-        let said = valid.method(method);
+        let method_lifetime = valid.method(method);
         let row = valid.row(method);
         let class = match row.class {
             // the operator knows a method that the method table does not have
-            methods::Class::Never if said.is_some() && !row.is_operators => Class::Tip,
+            methods::Class::Never if method_lifetime.is_some() && !row.is_operators => Class::Tip,
             methods::Class::Never => return None,
             methods::Class::Immutable => Class::Immutable,
             // the next block differs from node to node
@@ -183,13 +183,13 @@ impl Prospect {
             methods::Class::Config => Class::Config,
             methods::Class::ByFinality => class_of(block::reference(row, params))?,
         };
-        let is_kept = |class| said.unwrap_or(valid.class(class)) > 0;
+        let is_stored = |class| method_lifetime.unwrap_or(valid.class(class)) > 0;
         // finalized responses may be stored where the others are not
-        let may_be = class == Class::Unfinalized && is_kept(Class::Immutable);
-        (is_kept(class) || may_be).then_some(Self {
+        let may_be = class == Class::Unfinalized && is_stored(Class::Immutable);
+        (is_stored(class) || may_be).then_some(Self {
             method: row,
             class,
-            said,
+            method_lifetime,
         })
     }
 
@@ -233,13 +233,13 @@ impl Prospect {
     /// Classifies a result that contradicts itself or another result.
     pub fn classify_implausible(&self, known: ResultFacts<'_>) -> Classification {
         let named = BlockDependency::for_call(self.method, known.params);
-        let kept_for = self
+        let lifetime = self
             .empty_result_lifetime(known.valid)
             .min(max_lifetime(named));
         let height = known.mark.map(|mark| mark.seen);
         Classification {
             is_implausible: true,
-            ..Classification::new(Class::Nothing, kept_for, height)
+            ..Classification::new(Class::Nothing, lifetime, height)
         }
     }
 
@@ -263,19 +263,21 @@ impl Prospect {
         if self.class == Class::Tip {
             return self.classify_tip(named, result, mark, known.valid);
         }
-        let said = block::in_result(self.method, result);
-        if !self.matches_request(named, said, result) {
+        let reported = block::in_result(self.method, result);
+        if !self.matches_request(named, reported, result) {
             return None;
         }
-        let of = said.filter(|_| !matches!(named, BlockDependency::Block(_)));
-        let said = said.map(|said| said.number);
+        let of = reported.filter(|_| !matches!(named, BlockDependency::Block(_)));
+        let reported_number = reported.map(|reported| reported.number);
         let (block, height) = match named {
             BlockDependency::Head | BlockDependency::MovingTag | BlockDependency::None => {
                 (None, None)
             }
-            BlockDependency::Earliest(last) => (said, last),
+            BlockDependency::Earliest(last) => (reported_number, last),
             BlockDependency::Number(number) => (Some(number), Some(number)),
-            BlockDependency::Block(_) | BlockDependency::Transaction(_) => (said, said),
+            BlockDependency::Block(_) | BlockDependency::Transaction(_) => {
+                (reported_number, reported_number)
+            }
             BlockDependency::UpTo(last) => (None, Some(last)),
         };
         let at = || height.zip(mark);
@@ -340,11 +342,11 @@ impl Prospect {
         let BlockDependency::Transaction(Some(transaction)) = named else {
             return None;
         };
-        let says_nothing = matches!(
+        let is_empty = matches!(
             content(result),
             ResultContent::EmptyArray | ResultContent::EmptyData
         );
-        if self.method.in_result != methods::ResultBlockPath::None || says_nothing {
+        if self.method.in_result != methods::ResultBlockPath::None || is_empty {
             return None;
         }
         Some(FinalUpgrade {
@@ -356,8 +358,12 @@ impl Prospect {
 
     /// Classifies a complete response that has no other class, by its `result` or `error`. It has a
     /// lifetime of 0 at least, and is shared with all followers.
-    pub fn classify_empty(&self, came: CallOutcome<'_>, known: ResultFacts<'_>) -> Classification {
-        let is_lasting = match came {
+    pub fn classify_empty(
+        &self,
+        outcome: CallOutcome<'_>,
+        known: ResultFacts<'_>,
+    ) -> Classification {
+        let is_lasting = match outcome {
             CallOutcome::Result(result) => {
                 let is_empty = matches!(
                     content(result),
@@ -384,11 +390,12 @@ impl Prospect {
     /// shorten it.
     fn empty_result_lifetime(&self, valid: &Lifetimes) -> u64 {
         let most = valid.class(Class::Nothing);
-        self.said.map_or(most, |said| said.min(most))
+        self.method_lifetime
+            .map_or(most, |lifetime| lifetime.min(most))
     }
 
     fn lifetime(&self, class: Class, valid: &Lifetimes) -> u64 {
-        self.said.unwrap_or(valid.class(class))
+        self.method_lifetime.unwrap_or(valid.class(class))
     }
 
     /// Classifies a result that depends on the head. The node may lag behind heads that others have
@@ -402,17 +409,17 @@ impl Prospect {
     ) -> Option<Classification> {
         let of = mark.and_then(|_| block::in_result(self.method, result));
         let height = match (mark, of) {
-            (Some(mark), Some(said)) if matches!(named, BlockDependency::Head) => {
-                if said.number < mark.seen {
+            (Some(mark), Some(reported)) if matches!(named, BlockDependency::Head) => {
+                if reported.number < mark.seen {
                     return None;
                 }
-                Some(said.number)
+                Some(reported.number)
             }
             (mark, _) => mark.map(|mark| mark.seen),
         };
         let judged = self.classification(Class::Tip, height, known)?;
         let valid = judged.valid.min(max_lifetime(named));
-        if content(result) == ResultContent::EmptyArray && self.said.is_none() {
+        if content(result) == ResultContent::EmptyArray && self.method_lifetime.is_none() {
             let valid = valid.min(self.empty_result_lifetime(known));
             return (valid > 0).then_some(Classification {
                 class: Class::Nothing,
@@ -441,15 +448,19 @@ impl Prospect {
     fn matches_request(
         &self,
         named: BlockDependency,
-        said: Option<ResultBlock>,
+        reported: Option<ResultBlock>,
         result: &[u8],
     ) -> bool {
-        match (named, said) {
-            (BlockDependency::Number(number), Some(said)) => said.number == number,
-            (BlockDependency::Block(hash), Some(said)) => said.hash.is_none_or(|said| said == hash),
-            (BlockDependency::Transaction(asked), Some(_)) => {
-                let said = block::result_transaction(self.method, result);
-                asked.zip(said).is_none_or(|(asked, said)| asked == said)
+        match (named, reported) {
+            (BlockDependency::Number(number), Some(reported)) => reported.number == number,
+            (BlockDependency::Block(hash), Some(reported)) => reported
+                .hash
+                .is_none_or(|reported_hash| reported_hash == hash),
+            (BlockDependency::Transaction(requested), Some(_)) => {
+                let transaction = block::result_transaction(self.method, result);
+                requested
+                    .zip(transaction)
+                    .is_none_or(|(requested, transaction)| requested == transaction)
             }
             // the transaction is in no block yet, or its block is not named
             (BlockDependency::Transaction(_), None) => {

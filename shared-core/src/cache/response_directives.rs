@@ -315,7 +315,7 @@ mod tests {
 
     const NOW: u64 = 784_111_777; // Sun, 06 Nov 1994 08:49:37 GMT
 
-    fn said(fields: &[(&str, &str)]) -> CacheDirectives {
+    fn parse(fields: &[(&str, &str)]) -> CacheDirectives {
         let mut reader = CacheDirectivesReader::default();
         for (name, value) in fields {
             reader.read(name.as_bytes(), value.as_bytes());
@@ -366,10 +366,10 @@ mod tests {
             let fields = head
                 .split("; ")
                 .map(|field| field.split_once(": ").unwrap());
-            let lifetime = said(&fields.collect::<Vec<_>>()).lifetime;
+            let lifetime = parse(&fields.collect::<Vec<_>>()).lifetime;
             assert_eq!(lifetime, expected.parse().ok(), "{row}");
         }
-        assert_eq!(said(&[("Expires", "")]).lifetime, Some(0));
+        assert_eq!(parse(&[("Expires", "")]).lifetime, Some(0));
     }
 
     #[test]
@@ -408,18 +408,18 @@ mod tests {
             ("@784111777", Some(0)),
             ("@1", Some(0)),
         ] {
-            let said = said(&[("Age", "9"), (accel, value), cc]);
+            let directives = parse(&[("Age", "9"), (accel, value), cc]);
             assert_eq!(
-                (said.forbidden, said.lifetime),
+                (directives.forbidden, directives.lifetime),
                 (false, expected),
                 "{value}"
             );
         }
-        assert!(said(&[("Cache-Control", "max-age=9"), (accel, "0")]).forbidden);
+        assert!(parse(&[("Cache-Control", "max-age=9"), (accel, "0")]).forbidden);
         for value in ["", "x", "-1", "@", "@-1", "1 2"] {
-            let said = said(&[(accel, value), cc]);
+            let directives = parse(&[(accel, value), cc]);
             assert_eq!(
-                (said.forbidden, said.lifetime),
+                (directives.forbidden, directives.lifetime),
                 (true, Some(10_000)),
                 "{value}"
             );
@@ -428,7 +428,7 @@ mod tests {
 
     #[test]
     fn explicit_stale_directives_override_implied_ones() {
-        let stale = |value: &str| said(&[("Cache-Control", value)]).stale;
+        let stale = |value: &str| parse(&[("Cache-Control", value)]).stale;
         let allowed = StaleDirectives {
             if_error: 60_000,
             while_revalidate: 30_000,
@@ -460,8 +460,8 @@ mod tests {
             "no-cache=\"set-cookie\"",
             "a=\"x, y\", no-cache",
         ] {
-            assert!(said(&[("Cache-Control", value)]).forbidden, "{value}");
+            assert!(parse(&[("Cache-Control", value)]).forbidden, "{value}");
         }
-        assert!(!said(&[("Cache-Control", "a=\"no-store\", public")]).forbidden);
+        assert!(!parse(&[("Cache-Control", "a=\"no-store\", public")]).forbidden);
     }
 }

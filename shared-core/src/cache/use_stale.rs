@@ -82,8 +82,8 @@ const WORDS: [(&str, Option<u16>); 12] = [
 /// Returns the bits of the matching words.
 fn bits(is_it: impl Fn(&str, Option<u16>) -> bool) -> u16 {
     let words = WORDS.iter().enumerate();
-    let said = words.filter(|(_, (word, status))| is_it(word, *status));
-    said.map(|(bit, _)| 1 << bit).sum()
+    let matching = words.filter(|(_, (word, status))| is_it(word, *status));
+    matching.map(|(bit, _)| 1 << bit).sum()
 }
 
 impl UseStale {
@@ -156,12 +156,16 @@ mod tests {
     #[test]
     fn words_cover_only_their_own_failure() {
         for (word, _) in WORDS {
-            let said = parse(word).unwrap();
+            let conditions = parse(word).unwrap();
             for (name, failure) in FAILURES {
-                assert_eq!(said.covers(failure), name == word, "{word} {failure:?}");
+                assert_eq!(
+                    conditions.covers(failure),
+                    name == word,
+                    "{word} {failure:?}"
+                );
             }
-            assert_eq!(said.while_updating(), word == "updating");
-            assert_eq!(said.is_enabled(), word != "off");
+            assert_eq!(conditions.while_updating(), word == "updating");
+            assert_eq!(conditions.is_enabled(), word != "off");
         }
     }
 
@@ -202,11 +206,14 @@ mod tests {
 
     #[test]
     fn words_are_combined_and_off_overrides_them() {
-        let said = parse("error http_503 updating").unwrap();
-        assert!(said.covers(UpstreamFailure::Error) && said.covers(UpstreamFailure::Status(503)));
-        assert!(said.while_updating() && !said.covers(UpstreamFailure::Status(500)));
+        let conditions = parse("error http_503 updating").unwrap();
+        assert!(
+            conditions.covers(UpstreamFailure::Error)
+                && conditions.covers(UpstreamFailure::Status(503))
+        );
+        assert!(conditions.while_updating() && !conditions.covers(UpstreamFailure::Status(500)));
         assert_eq!(parse("error off updating"), Ok(UseStale::default()));
         assert_eq!(parse("error Timeout"), Err(&b"Timeout"[..]));
-        assert!(!said.covers(UpstreamFailure::Status(200)));
+        assert!(!conditions.covers(UpstreamFailure::Status(200)));
     }
 }

@@ -56,8 +56,8 @@ fn stamp_in(chain: &Chain, epoch: u64) -> ChainDependency<'_> {
 #[test]
 fn entry_answers_requests_with_an_older_dispatch_mark() {
     let chain = chain();
-    let kept = |class| stamp(&chain, class, Some(100));
-    let all = [Class::Tip, Class::Unfinalized, Class::Immutable].map(kept);
+    let dependency = |class| stamp(&chain, class, Some(100));
+    let all = [Class::Tip, Class::Unfinalized, Class::Immutable].map(dependency);
     let answers = |mark: &super::DispatchMark| all.each_ref().map(|stamp| stamp.answers(mark));
     let before = chain.mark();
     moved(&chain, ChainChange::Head(101));
@@ -96,9 +96,9 @@ fn lower_head_is_accepted_after_a_reorganisation() {
 fn tip_entry_of_a_reverted_head_is_invalid_at_later_heads() {
     let owner = chain();
     let process = Chain::new(owner.state());
-    let tell = || process.set_state(owner.state());
+    let publish = || process.set_state(owner.state());
     moved(&owner, ChainChange::Head(105));
-    tell();
+    publish();
     // the node has gone back to 100, which the chain follower accepts after a while
     let taken = |class, height| stamp(&process, class, Some(height));
     let tip = taken(Class::Tip, process.mark().seen);
@@ -107,7 +107,7 @@ fn tip_entry_of_a_reverted_head_is_invalid_at_later_heads() {
     assert!(tip.holds() && above.holds() && below.holds());
     for head in 100..107 {
         moved(&owner, ChainChange::Head(head));
-        tell();
+        publish();
         assert!(!tip.holds() && !above.holds() && below.holds(), "{head}");
         let of_now = taken(Class::Tip, process.mark().seen);
         assert!(of_now.holds(), "{head}");
@@ -163,20 +163,20 @@ fn entries_are_invalid_while_the_chain_is_wrong() {
 #[test]
 fn seen_head_is_kept_until_the_owner_reports_a_reorganisation() {
     let (owner, process) = (chain(), chain());
-    let tell = || process.set_state(owner.state());
+    let publish = || process.set_state(owner.state());
     assert!(process.record_head(103));
     moved(&owner, ChainChange::Final(Some(60)));
     moved(&owner, ChainChange::Head(101));
-    tell();
+    publish();
     let mark = process.mark();
     assert_eq!((mark.seen, mark.head), (103, Some(101)));
     assert!(mark.is_final(60) && !mark.is_final(61));
     // until the owner reports a reorganisation
     moved(&owner, ChainChange::Reorg { from: 101 });
-    tell();
+    publish();
     assert_eq!(process.mark().seen, 101);
     moved(&owner, ChainChange::Final(None));
-    tell();
+    publish();
     assert!(!process.mark().is_final(0));
 }
 
@@ -202,7 +202,7 @@ fn unconfirmed_head_is_dropped_after_some_new_heads() {
 #[test]
 fn unconfirmed_head_is_dropped_after_some_heads_of_the_owner() {
     let chain = chain();
-    let told = |head| {
+    let seen_after = |head| {
         let mut news = chain.state();
         news.seen = head;
         news.head = Some(head);
@@ -211,7 +211,7 @@ fn unconfirmed_head_is_dropped_after_some_heads_of_the_owner() {
     };
     assert!(chain.record_head(150));
     assert_eq!(
-        [101, 101, 102, 103, 104].map(told),
+        [101, 101, 102, 103, 104].map(seen_after),
         [150, 150, 150, 150, 104]
     );
 }
@@ -221,12 +221,12 @@ fn unfinalized_entry_is_invalid_until_the_owner_reports_the_state_again() {
     let (owner, process) = (chain(), chain());
     moved(&owner, ChainChange::Final(Some(60)));
     process.set_state(owner.state());
-    let kept = stamp(&process, Class::Unfinalized, Some(1));
+    let dependency = stamp(&process, Class::Unfinalized, Some(1));
     process.mark_outdated();
-    assert!(!kept.holds() && !process.mark().is_final(1));
+    assert!(!dependency.holds() && !process.mark().is_final(1));
     // the same owner, after its event stream was cut
     process.set_state(owner.state());
-    assert!(kept.holds());
+    assert!(dependency.holds());
 }
 
 #[test]
@@ -376,15 +376,15 @@ fn shown_block_above_the_head_invalidates_only_older_tip_entries() {
 fn absurd_height_ends_the_tip_once_and_later_blocks_end_it_again() {
     let chain = chain();
     for height in [u64::MAX, u64::MAX - 1, 1 << 63, 100 + MAX_AHEAD, 101, 102] {
-        let kept = fetched(&chain);
-        assert!(kept.holds(), "{height}");
+        let dependency = fetched(&chain);
+        assert!(dependency.holds(), "{height}");
         assert!(
-            chain.record_shown_block(block(height)) && !kept.holds(),
+            chain.record_shown_block(block(height)) && !dependency.holds(),
             "{height}"
         );
-        let kept = fetched(&chain);
+        let dependency = fetched(&chain);
         assert!(
-            !chain.record_shown_block(block(height)) && kept.holds(),
+            !chain.record_shown_block(block(height)) && dependency.holds(),
             "{height}"
         );
     }
@@ -402,8 +402,8 @@ fn shown_height_invalidates_tip_entries_again_after_a_reorganisation() {
     assert!(chain.record_shown_block(block(101)));
     moved(&chain, ChainChange::Reorg { from: 99 });
     moved(&chain, ChainChange::Head(100));
-    let kept = fetched(&chain);
-    assert!(kept.holds() && chain.record_shown_block(block(101)) && !kept.holds());
+    let dependency = fetched(&chain);
+    assert!(dependency.holds() && chain.record_shown_block(block(101)) && !dependency.holds());
 }
 
 #[test]
