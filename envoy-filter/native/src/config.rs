@@ -37,7 +37,7 @@ pub struct RequestSettings {
     /// Requests are purges.
     pub purges: bool,
     /// Requests are status requests.
-    pub tells: bool,
+    pub reports_status: bool,
 }
 
 /// Settings of a filter or a route as they are written in its configuration.
@@ -45,13 +45,13 @@ pub struct RequestSettings {
 struct ParsedSettings {
     directives: ConfigBlock,
     purges: Option<bool>,
-    tells: Option<bool>,
+    reports_status: Option<bool>,
 }
 
 /// Configuration of a filter.
 #[derive(Debug)]
 pub struct FilterSettings {
-    said: ParsedSettings,
+    parsed: ParsedSettings,
     /// Settings of requests without a route configuration.
     settings: Arc<RequestSettings>,
     /// Owner in use. It is dropped before `life` ends, so that the last filter
@@ -70,7 +70,7 @@ pub struct FilterSettings {
 /// Configuration of a route. It inherits missing settings from the filter.
 #[derive(Debug)]
 pub struct RouteOverrides {
-    said: ParsedSettings,
+    parsed: ParsedSettings,
     /// Settings merged with each filter: every listener has a filter of its
     /// own, and several listeners may use one route.
     settings: Mutex<Vec<(Weak<ConfigLifetime>, Arc<RequestSettings>)>>,
@@ -84,12 +84,12 @@ impl FilterSettings {
     /// Text of the error, with the accepted values.
     pub fn new(json: &[u8], envoy: FilterConfig) -> Result<Self, String> {
         let mut plan = ValidatedConfig::default();
-        let mut said = ParsedSettings::read(json, Some(&mut plan))?;
+        let mut parsed = ParsedSettings::read(json, Some(&mut plan))?;
         // a configured filter is enabled by default
         let mut on = ParsedSettings::default();
         on.set("enable", &["on".into()], None)?;
-        said.inherit(&on);
-        let settings = said.settings();
+        parsed.inherit(&on);
+        let settings = parsed.settings();
         add(&mut plan, &settings)?;
         plan.check()?;
         // without a namespace of the filter, its routes have their own, with
@@ -108,7 +108,7 @@ impl FilterSettings {
         start(&settings.core);
         Ok(Self {
             metrics: Arc::new(Metrics::new(envoy, WORKERS.is_some())),
-            said,
+            parsed,
             settings,
             _uses: uses,
             life,
@@ -141,9 +141,9 @@ impl FilterSettings {
         }
         // listeners are removed while their routes remain
         known.retain(|(life, _)| life.strong_count() > 0);
-        let mut said = route.said.clone();
-        said.inherit(&self.said);
-        let settings = said.settings();
+        let mut parsed = route.parsed.clone();
+        parsed.inherit(&self.parsed);
+        let settings = parsed.settings();
         follow(&settings, &[&self.life, &route.life]);
         start(&settings.core);
         known.push((Arc::downgrade(&self.life), Arc::clone(&settings)));
@@ -157,8 +157,8 @@ impl RouteOverrides {
     /// # Errors
     /// Text of the error, with the accepted values.
     pub fn new(json: &[u8]) -> Result<Self, String> {
-        let said = ParsedSettings::read(json, None)?;
-        let settings = said.settings();
+        let parsed = ParsedSettings::read(json, None)?;
+        let settings = parsed.settings();
         // Head sources of a namespace that the route sets are followed before
         // the first request; for other routes the namespace depends on a filter
         // that is not known yet.
@@ -169,7 +169,7 @@ impl RouteOverrides {
             store::claim(&plan, &[&life]);
         }
         Ok(Self {
-            said,
+            parsed,
             settings: Mutex::default(),
             life,
         })
@@ -188,13 +188,13 @@ fn add(plan: &mut ValidatedConfig, settings: &RequestSettings) -> Result<(), Str
     let place = RouteDeclaration {
         name: "a filter or route",
         named: settings.named(),
-        answers: !settings.tells,
+        answers: !settings.reports_status,
         purges: settings.purges,
         body_buffer: None,
         is_http_1_0: false,
     };
-    if let Some(said) = plan.add(&settings.core, place)? {
-        envoy::log(LogLevel::Warn, &said);
+    if let Some(warning) = plan.add(&settings.core, place)? {
+        envoy::log(LogLevel::Warn, &warning);
     }
     Ok(())
 }
@@ -227,11 +227,11 @@ impl ParsedSettings {
     /// Parses settings. Settings of the process are added to `plan`, or
     /// rejected without one.
     fn read(json: &[u8], mut plan: Option<&mut ValidatedConfig>) -> Result<Self, String> {
-        let mut said = Self::default();
+        let mut parsed = Self::default();
         for (name, values) in json::settings("filter_config", json)? {
-            said.set(&name, &values, plan.as_deref_mut())?;
+            parsed.set(&name, &values, plan.as_deref_mut())?;
         }
-        Ok(said)
+        Ok(parsed)
     }
 
     fn set(
@@ -245,7 +245,7 @@ impl ParsedSettings {
         match name {
             "cache_purge" => self.purges = Some(json::is_on(name, values)?),
             "status" => {
-                self.tells = Some(json::is_on(name, values)?);
+                self.reports_status = Some(json::is_on(name, values)?);
                 status::count();
             }
             "cache_path" | "cache_owner" | "cache_lookup_timeout" => {
@@ -276,14 +276,14 @@ impl ParsedSettings {
     fn inherit(&mut self, outer: &Self) {
         self.directives.inherit(&outer.directives);
         self.purges = self.purges.or(outer.purges);
-        self.tells = self.tells.or(outer.tells);
+        self.reports_status = self.reports_status.or(outer.reports_status);
     }
 
     fn settings(&self) -> Arc<RequestSettings> {
         Arc::new(RequestSettings {
             core: Arc::new(self.directives.resolve(PROCESS.clone())),
             purges: self.purges.unwrap_or(false),
-            tells: self.tells.unwrap_or(false),
+            reports_status: self.reports_status.unwrap_or(false),
         })
     }
 }
@@ -339,13 +339,13 @@ mod tests {
     fn route_drops_settings_of_destroyed_filters() {
         let route = RouteOverrides::new(br#"{"comp_level": 9}"#).expect("right");
         let stays = filter(b"{}").expect("right");
-        let kept = stays.for_request(Some(&route));
+        let merged = stays.for_request(Some(&route));
         for _ in 0..10 {
             let filter = filter(br#"{"min_length": 7}"#).expect("right");
             assert_eq!(filter.for_request(Some(&route)).core.min_length, 7);
         }
         assert_eq!(route.settings.lock().expect("nobody has panicked").len(), 2);
-        assert!(Arc::ptr_eq(&kept, &stays.for_request(Some(&route))));
+        assert!(Arc::ptr_eq(&merged, &stays.for_request(Some(&route))));
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
     // SAFETY: the function's contract.
     unsafe {
         with(config, |background| {
-            background.body(id, &Pieces::given(body, pieces));
+            background.body(id, &Pieces::from_hook(body, pieces));
         });
     }
 }

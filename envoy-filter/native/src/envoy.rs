@@ -73,7 +73,7 @@ impl Pieces {
     ///
     /// # Safety
     /// `pieces` are `number` slices, valid as long as this part.
-    pub unsafe fn given(pieces: *const EnvoyBuffer, number: usize) -> Self {
+    pub unsafe fn from_hook(pieces: *const EnvoyBuffer, number: usize) -> Self {
         match number {
             0 => Self(Vec::new()),
             // SAFETY: the function's contract.
@@ -516,7 +516,7 @@ impl FilterConfig {
 #[derive(Debug)]
 pub struct Scheduler {
     scheduler: SchedulerPtr,
-    told: ScheduledTarget,
+    target: ScheduledTarget,
     /// The target and its thread exist. Locked while an event is sent.
     is_open: Mutex<bool>,
 }
@@ -536,11 +536,11 @@ unsafe impl Send for Scheduler {}
 unsafe impl Sync for Scheduler {}
 
 impl Scheduler {
-    fn new(scheduler: SchedulerPtr, told: ScheduledTarget) -> Self {
+    fn new(scheduler: SchedulerPtr, target: ScheduledTarget) -> Self {
         let is_open = Mutex::new(true);
         Self {
             scheduler,
-            told,
+            target,
             is_open,
         }
     }
@@ -555,7 +555,7 @@ impl Scheduler {
         // SAFETY: the scheduler is deleted with this object, and the thread
         // exists while it is open.
         unsafe {
-            match self.told {
+            match self.target {
                 ScheduledTarget::Stream => {
                     envoy_dynamic_module_callback_http_filter_scheduler_commit(
                         self.scheduler,
@@ -583,7 +583,7 @@ impl Drop for Scheduler {
     fn drop(&mut self) {
         // SAFETY: no other reference to the scheduler is left.
         unsafe {
-            match self.told {
+            match self.target {
                 ScheduledTarget::Stream => {
                     envoy_dynamic_module_callback_http_filter_scheduler_delete(self.scheduler);
                 }

@@ -48,7 +48,7 @@ struct ParsedSettings {
 /// Configuration of the filter.
 #[derive(Debug)]
 pub struct FilterSettings {
-    said: ParsedSettings,
+    parsed: ParsedSettings,
     sandbox: SandboxConfig,
     process: Process,
     /// Settings of requests whose route has none of its own.
@@ -67,13 +67,13 @@ impl FilterSettings {
     /// Text of the error, with the accepted values.
     pub fn new(json: &[u8], process: &Process) -> Result<(Self, Vec<String>), String> {
         let mut sandbox = SandboxConfig::default();
-        let mut said = ParsedSettings::read(AS_TEXT, json, Some(&mut sandbox))?;
+        let mut parsed = ParsedSettings::read(AS_TEXT, json, Some(&mut sandbox))?;
         // a configured filter is enabled by default
         let mut on = ParsedSettings::default();
         on.set("enable", &["on".into()], None)?;
-        said.inherit(&on);
-        let settings = said.settings(&sandbox, process);
-        let mut warnings = std::mem::take(&mut said.warnings);
+        parsed.inherit(&on);
+        let settings = parsed.settings(&sandbox, process);
+        let mut warnings = std::mem::take(&mut parsed.warnings);
         let mut plan = ValidatedConfig::default();
         let added = plan.add(
             &settings.core,
@@ -92,7 +92,7 @@ impl FilterSettings {
             return Err(NO_STORE.into());
         }
         let filter = Self {
-            said,
+            parsed,
             sandbox,
             process: process.clone(),
             settings,
@@ -146,12 +146,12 @@ impl FilterSettings {
     }
 
     fn for_route(&self, json: &[u8]) -> Result<Arc<RequestSettings>, String> {
-        let mut said = ParsedSettings::read("config", json, None)?;
-        for warning in std::mem::take(&mut said.warnings) {
+        let mut parsed = ParsedSettings::read("config", json, None)?;
+        for warning in std::mem::take(&mut parsed.warnings) {
             abi::log(Level::Warn, &format!("sszip: of a route: {warning}"));
         }
-        said.inherit(&self.said);
-        let settings = said.settings(&self.sandbox, &self.process);
+        parsed.inherit(&self.parsed);
+        let settings = parsed.settings(&self.sandbox, &self.process);
         match settings.core.caches() && self.owner().is_none() {
             true => Err(NO_STORE.into()),
             false => Ok(settings),
@@ -174,15 +174,15 @@ impl ParsedSettings {
     /// Parses settings. Settings of the filter are added to `sandbox`, or
     /// rejected without one.
     fn read(
-        what: &str,
+        source: &str,
         json: &[u8],
         mut sandbox: Option<&mut SandboxConfig>,
     ) -> Result<Self, String> {
-        let mut said = Self::default();
-        for (name, values) in json::settings(what, json)? {
-            said.set(&name, &values, sandbox.as_deref_mut())?;
+        let mut parsed = Self::default();
+        for (name, values) in json::settings(source, json)? {
+            parsed.set(&name, &values, sandbox.as_deref_mut())?;
         }
-        Ok(said)
+        Ok(parsed)
     }
 
     fn set(

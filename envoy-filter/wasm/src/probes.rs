@@ -25,7 +25,7 @@ const PATIENCE: u64 = 60_000;
 pub struct Probes {
     waiting: RefCell<Vec<PendingProbe>>,
     /// Probes in flight, by the proxy's tokens.
-    asked: RefCell<HashMap<u32, Driver>>,
+    in_flight: RefCell<HashMap<u32, Driver>>,
 }
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ struct PendingProbe {
 impl Probes {
     /// Whether another probe may be sent.
     pub fn has_room(&self) -> bool {
-        self.waiting.borrow().len() + self.asked.borrow().len() < MOST
+        self.waiting.borrow().len() + self.in_flight.borrow().len() < MOST
     }
 
     /// Enqueues a probe. `head` is the head of the upstream request.
@@ -90,9 +90,9 @@ impl Probes {
             let fields = fields.map(|(name, value)| (&**name, &**value)).collect();
             let patience = question.driver.next_timeout_ms().unwrap_or(PATIENCE);
             let patience = Duration::from_millis(patience);
-            let asked = dispatch_http_call(&question.cluster, fields, None, Vec::new(), patience);
-            if let Ok(token) = asked {
-                self.asked.borrow_mut().insert(token, question.driver);
+            let callout = dispatch_http_call(&question.cluster, fields, None, Vec::new(), patience);
+            if let Ok(token) = callout {
+                self.in_flight.borrow_mut().insert(token, question.driver);
             }
         }
     }
@@ -100,8 +100,8 @@ impl Probes {
     /// Handles the response to a probe; no fields: it failed. `false`: the
     /// token is not a probe's.
     pub fn answered(&self, token: u32, fields: usize, length: usize) -> bool {
-        let asked = self.asked.borrow_mut().remove(&token);
-        let Some(mut driver) = asked else {
+        let probe = self.in_flight.borrow_mut().remove(&token);
+        let Some(mut driver) = probe else {
             return false;
         };
         if fields > 0 {

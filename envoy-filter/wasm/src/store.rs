@@ -79,8 +79,8 @@ impl OwnerCallouts {
     fn make(&self, call: &Callout, context: u32, process: &Process) {
         match self.send_callout(call) {
             Some(token) => {
-                let asked = (call.ticket, context);
-                self.under_way.borrow_mut().insert(token, asked);
+                let pending = (call.ticket, context);
+                self.under_way.borrow_mut().insert(token, pending);
             }
             None => {
                 let now = abi::monotonic();
@@ -112,8 +112,8 @@ impl OwnerCallouts {
     /// the response is an owner's, and not a local reply of the proxy, which
     /// may be nested in another call.
     pub fn answered(&self, token: u32, fields: usize, length: usize, process: &Process) -> bool {
-        let asked = self.under_way.borrow_mut().remove(&token);
-        let Some((ticket, _)) = asked else {
+        let pending = self.under_way.borrow_mut().remove(&token);
+        let Some((ticket, _)) = pending else {
             return false;
         };
         let answer = (fields > 0).then(|| answer(length)).flatten();
@@ -181,10 +181,10 @@ impl OwnerCallouts {
 
 /// Whether the proxy itself responded because no owner is reachable.
 fn is_owner_absent(answer: &OwnerReply) -> bool {
-    let says = |what: &[u8]| answer.body.windows(what.len()).any(|it| it == what);
+    let contains = |text: &[u8]| answer.body.windows(text.len()).any(|it| it == text);
     answer.status == 503
         && answer.generation.is_none()
-        && (says(b"connection failure") || says(b"no healthy upstream"))
+        && (contains(b"connection failure") || contains(b"no healthy upstream"))
 }
 
 /// Reads the response that the proxy has received; `None`: it is not an

@@ -65,7 +65,7 @@ pub struct BackgroundRequests {
     /// Requests to be started.
     waiting: Mutex<Vec<BackgroundRequest>>,
     /// Requests in flight. Only the main thread uses them.
-    asked: Mutex<HashMap<u64, PendingResponse>>,
+    in_flight: Mutex<HashMap<u64, PendingResponse>>,
     /// Callouts to be reset, because the rest of their responses is not needed.
     /// Only the main thread uses them.
     unwanted: Mutex<Vec<u64>>,
@@ -87,7 +87,7 @@ struct BackgroundRequest {
     /// The client's body, unless the driver has its own.
     body: Vec<u8>,
     ms: u64,
-    asked: PendingResponse,
+    pending: PendingResponse,
 }
 
 /// The exchange that awaits a response.
@@ -142,7 +142,7 @@ impl BackgroundRequests {
         let made = Arc::new(Self {
             scheduler,
             waiting: Mutex::default(),
-            asked: Mutex::default(),
+            in_flight: Mutex::default(),
             unwanted: Mutex::default(),
             rewritings: HeaderRewrites::default(),
             followed: AtomicU64::new(0),
@@ -190,7 +190,7 @@ impl BackgroundRequests {
             head,
             body,
             ms,
-            asked: PendingResponse {
+            pending: PendingResponse {
                 driver,
                 _turn: turn,
             },
@@ -210,11 +210,15 @@ impl BackgroundRequests {
         let waiting = std::mem::take(&mut *locked(&self.waiting));
         for request in waiting {
             let (cluster, head) = (&request.cluster, request.head.all());
-            let own = request.asked.driver.exchange().map(Exchange::request_body);
+            let own = request
+                .pending
+                .driver
+                .exchange()
+                .map(Exchange::request_body);
             let body = own.filter(|own| !own.is_empty()).unwrap_or(&request.body);
             *locked(&self.under_way) += 1;
             match main.send_callout(cluster, head, body, request.ms.min(PATIENCE)) {
-                Some(id) => drop(locked(&self.asked).insert(id, request.asked)),
+                Some(id) => drop(locked(&self.in_flight).insert(id, request.pending)),
                 None => self.request_ended(),
             }
         }
@@ -245,7 +249,7 @@ impl BackgroundRequests {
         let waiting = std::mem::take(&mut *locked(&self.waiting));
         drop(waiting);
         let mut made = std::mem::take(&mut *locked(&self.unwanted));
-        made.extend(locked(&self.asked).keys());
+        made.extend(locked(&self.in_flight).keys());
         made.into_iter().for_each(|id| main.reset(id));
     }
 
@@ -253,12 +257,12 @@ impl BackgroundRequests {
     /// response is needed.
     fn with(&self, id: u64, wanted: impl FnOnce(&mut Driver) -> bool) {
         // the request is not in the table meanwhile: a panic drops it
-        let asked = locked(&self.asked).remove(&id);
-        let Some(mut asked) = asked else {
+        let pending = locked(&self.in_flight).remove(&id);
+        let Some(mut pending) = pending else {
             return;
         };
-        if wanted(&mut asked.driver) {
-            locked(&self.asked).insert(id, asked);
+        if wanted(&mut pending.driver) {
+            locked(&self.in_flight).insert(id, pending);
         } else {
             // a reset is deferred: Envoy is about to call another hook for the
             // callout
@@ -287,9 +291,9 @@ impl BackgroundRequests {
     /// Stores the complete response.
     pub fn complete(&self, id: u64) {
         self.request_ended();
-        let asked = locked(&self.asked).remove(&id);
-        if let Some(mut asked) = asked {
-            if let Some(job) = asked.driver.response_sent(clock::monotonic()) {
+        let pending = locked(&self.in_flight).remove(&id);
+        if let Some(mut pending) = pending {
+            if let Some(job) = pending.driver.response_sent(clock::monotonic()) {
                 thread_pool::run_detached(job);
             }
             thread_pool::log_lines();
@@ -299,6 +303,6 @@ impl BackgroundRequests {
     /// Drops the request, which Envoy has reset.
     pub fn reset(&self, id: u64) {
         self.request_ended();
-        drop(locked(&self.asked).remove(&id));
+        drop(locked(&self.in_flight).remove(&id));
     }
 }

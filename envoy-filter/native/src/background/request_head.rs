@@ -83,13 +83,13 @@ impl RequestHeaders {
     /// the time in milliseconds for which the router awaits a response, if they
     /// contain it.
     pub fn take_timeout(&mut self) -> Option<u64> {
-        let said = self.lines(TIMEOUT).next().and_then(|value| {
+        let timeout = self.lines(TIMEOUT).next().and_then(|value| {
             let digits = std::str::from_utf8(value).ok()?;
             digits.parse().ok()
         });
         for name in OF_THE_ROUTER {
             self.remove(name);
         }
-        said
+        timeout
     }
 }

@@ -181,9 +181,9 @@ extern "C" fn start_http_stream(
     _is_all: bool,
     _ms: u64,
 ) -> CalloutResult {
-    let asked = config::filter_config(main)
+    let callout = config::filter_config(main)
         .and_then(|it| it.send_callout(read_module_headers(headers, number), bytes(body)));
-    match asked {
+    match callout {
         Some(made) => {
             // SAFETY: `id` points at memory of its type.
             unsafe { id.write(made) };

@@ -28,7 +28,7 @@ pub struct SimulatedFilter {
 struct FilterCallouts {
     envoy: OnceLock<usize>,
     module: OnceLock<usize>,
-    asked: Mutex<Vec<FilterCallout>>,
+    callouts: Mutex<Vec<FilterCallout>>,
 }
 
 /// A callout of a filter.
@@ -142,7 +142,7 @@ impl FilterCallouts {
             return None;
         }
         let answer = node::answer(&head, &body);
-        locked(&self.asked).push(FilterCallout {
+        locked(&self.callouts).push(FilterCallout {
             id,
             fields: answer.fields(id.is_multiple_of(2)),
             answer: Some(answer),
@@ -152,12 +152,12 @@ impl FilterCallouts {
     }
 
     fn reset_callout(&self, id: u64) {
-        let mut asked = locked(&self.asked);
-        let Some(at) = asked.iter().position(|it| it.id == id) else {
+        let mut callouts = locked(&self.callouts);
+        let Some(at) = callouts.iter().position(|it| it.id == id) else {
             return;
         };
-        asked.swap_remove(at);
-        drop(asked);
+        callouts.swap_remove(at);
+        drop(callouts);
         // SAFETY: the configuration exists as long as its callouts.
         unsafe {
             envoy_dynamic_module_on_http_filter_config_http_stream_reset(
@@ -171,27 +171,27 @@ impl FilterCallouts {
 
     /// Performs the next event of a callout. Returns whether there was one.
     fn step(&self, chance: &mut Choices<'_>) -> bool {
-        let mut all = locked(&self.asked);
+        let mut all = locked(&self.callouts);
         // the node does not respond at once
         if all.is_empty() || !chance.once_in(16) {
             return false;
         }
         let at = chance.below(all.len());
-        let asked = &mut all[at];
-        let id = asked.id;
+        let callout = &mut all[at];
+        let id = callout.id;
         if chance.once_in(16) {
             drop(all);
             self.reset_callout(id);
             return true;
         }
         let (envoy, module) = (self.envoy(), self.module());
-        match &mut asked.left {
+        match &mut callout.left {
             None => {
-                let answer = asked.answer.take().expect("once");
+                let answer = callout.answer.take().expect("once");
                 let mut pieces = chance.split(&answer.body);
                 pieces.reverse();
-                asked.left = Some(pieces);
-                let fields = std::mem::take(&mut asked.fields);
+                callout.left = Some(pieces);
+                let fields = std::mem::take(&mut callout.fields);
                 drop(all);
                 let fields: Vec<_> = fields
                     .iter()
@@ -257,9 +257,9 @@ impl Drop for SimulatedFilter {
         }
         // Envoy may crash if callouts end on a worker
         let is_mains = thread::current().id() == self.main;
-        let has_some = !locked(&self.own.asked).is_empty();
+        let has_some = !locked(&self.own.callouts).is_empty();
         assert!(is_mains || !has_some, "requests end on a worker");
-        locked(&self.own.asked).clear();
+        locked(&self.own.callouts).clear();
     }
 }
 
@@ -335,7 +335,7 @@ impl MainThread {
     pub fn step(&self, chance: &mut Choices<'_>) -> bool {
         let all: Vec<_> = {
             let mut known = locked(&self.known);
-            known.retain(|(it, own)| it.strong_count() > 0 || !locked(&own.asked).is_empty());
+            known.retain(|(it, own)| it.strong_count() > 0 || !locked(&own.callouts).is_empty());
             known.clone()
         };
         let mut has_done = false;

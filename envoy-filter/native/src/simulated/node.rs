@@ -146,13 +146,13 @@ pub fn answer(head: &Fields, body: &[u8]) -> NodeResponse {
 }
 
 fn calls(body: &[u8]) -> String {
-    let asked: Value = serde_json::from_slice(body).expect("the node gets JSON");
+    let request: Value = serde_json::from_slice(body).expect("the node gets JSON");
     let one = |call: &Value| {
         let hash = call["params"][0].as_str().expect("a hash");
         let number = usize::from_str_radix(&hash[2..], 16).expect("a number");
         response_body(number, call["id"].as_u64().expect("an id") as usize)
     };
-    match &asked {
+    match &request {
         Value::Array(all) => {
             let all: Vec<_> = all.iter().map(one).collect();
             format!("[{}]", all.join(","))

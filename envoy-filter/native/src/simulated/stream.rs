@@ -34,21 +34,21 @@ pub fn free(stream: FilterPtr) {
 /// Sends the request with its buffered body to the node.
 pub fn send_to_node(stream: FilterPtr) {
     let mut world = world(stream);
-    let kept = std::mem::take(&mut world.kept_request);
-    world.asked_body.extend(kept);
-    world.asked = Some(world.request.clone());
-    world.asked_all = world.request_ended;
+    let buffered = std::mem::take(&mut world.buffered_request);
+    world.upstream_body.extend(buffered);
+    world.upstream_request = Some(world.request.clone());
+    world.upstream_ended = world.request_ended;
 }
 
 /// Sends the response with its buffered body and `piece` to the client.
 pub fn send_to_client(stream: FilterPtr, piece: Vec<u8>) {
     let mut world = world(stream);
-    let kept = std::mem::take(&mut world.kept_response);
+    let buffered = std::mem::take(&mut world.buffered_response);
     world.head.get_or_insert_with(Fields::new);
     if world.body.is_empty() && !world.response.is_empty() {
         world.head = Some(std::mem::take(&mut world.response));
     }
-    world.body.extend(kept);
+    world.body.extend(buffered);
     world.body.extend(piece);
     if world.response_ended {
         world.has_ended = true;
@@ -88,10 +88,10 @@ pub fn follow_redirect(stream: FilterPtr) {
     let body = {
         let mut world = world(stream);
         world.events = Default::default();
-        world.asked = None;
-        world.asked_all = false;
-        world.kept_request.clear();
-        std::mem::take(&mut world.asked_body)
+        world.upstream_request = None;
+        world.upstream_ended = false;
+        world.buffered_request.clear();
+        std::mem::take(&mut world.upstream_body)
     };
     create_filter(stream);
     request_head(stream, body.is_empty());
@@ -120,7 +120,7 @@ pub fn request_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool, is_same: b
     {
         let mut world = world(stream);
         world.request_ended = is_last;
-        world.came = Some(piece);
+        world.received = Some(piece);
         world.is_same = is_same;
     }
     // SAFETY: of that stream.
@@ -132,16 +132,16 @@ pub fn request_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool, is_same: b
     }
     let mut world = world(stream);
     world.is_same = false;
-    let came = world.came.take().unwrap_or_default();
+    let received = world.received.take().unwrap_or_default();
     world.goes_on = status == BodyStatus::Continue;
     if status != BodyStatus::StopIterationNoBuffer {
         // the buffer limit does not apply to bytes that are not buffered
-        let has_limit = !world.goes_on || !world.kept_request.is_empty();
-        world.kept_request.extend(came);
-        let (kept, limit) = (world.kept_request.len() as u64, world.limit);
+        let has_limit = !world.goes_on || !world.buffered_request.is_empty();
+        world.buffered_request.extend(received);
+        let (buffered, limit) = (world.buffered_request.len() as u64, world.limit);
         assert!(
-            !has_limit || kept <= limit,
-            "{kept} bytes kept, which Envoy refuses"
+            !has_limit || buffered <= limit,
+            "{buffered} bytes kept, which Envoy refuses"
         );
     }
     if world.goes_on {
@@ -189,7 +189,7 @@ pub fn response_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool) {
     {
         let mut world = world(stream);
         world.response_ended = is_last;
-        world.came = Some(piece);
+        world.received = Some(piece);
     }
     // SAFETY: of that stream.
     let status = unsafe {
@@ -198,12 +198,12 @@ pub fn response_data(stream: FilterPtr, piece: Vec<u8>, is_last: bool) {
     if is_over(stream) {
         return;
     }
-    let came = world(stream).came.take().unwrap_or_default();
+    let received = world(stream).received.take().unwrap_or_default();
     world(stream).goes_on = status == BodyStatus::Continue;
     match status {
-        BodyStatus::Continue => send_to_client(stream, came),
-        BodyStatus::StopIterationAndBuffer => world(stream).kept_response.extend(came),
-        BodyStatus::StopIterationNoBuffer => assert!(came.is_empty(), "bytes are lost"),
+        BodyStatus::Continue => send_to_client(stream, received),
+        BodyStatus::StopIterationAndBuffer => world(stream).buffered_response.extend(received),
+        BodyStatus::StopIterationNoBuffer => assert!(received.is_empty(), "bytes are lost"),
     }
 }
 
@@ -264,7 +264,7 @@ pub fn local_reply(stream: FilterPtr, status: u32) {
     }
     let status = status.to_string();
     let mut world = world(stream);
-    world.kept_response.clear();
+    world.buffered_response.clear();
     world.response = fields([(":status", &*status)]);
     world.response_ended = true;
     drop(world);

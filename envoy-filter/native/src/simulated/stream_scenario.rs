@@ -153,15 +153,17 @@ impl StreamScenario {
 
     fn response(&mut self, chance: &mut Choices<'_>) -> bool {
         let stream = self.stream;
-        let asked_all = {
+        let upstream_ended = {
             let world = world(stream);
-            if world.asked.is_none() || !(world.asked_all || self.is_early) || world.response_ended
+            if world.upstream_request.is_none()
+                || !(world.upstream_ended || self.is_early)
+                || world.response_ended
             {
                 return false;
             }
-            world.asked_all
+            world.upstream_ended
         };
-        if asked_all && self.answered == 0 && std::mem::take(&mut self.redirects) {
+        if upstream_ended && self.answered == 0 && std::mem::take(&mut self.redirects) {
             stream::follow_redirect(stream);
             return true;
         }
@@ -180,9 +182,9 @@ impl StreamScenario {
         let Some(left) = &mut self.answer else {
             let answer = {
                 let world = world(stream);
-                let head = world.asked.as_ref().expect("it was asked");
-                match asked_all {
-                    true => node::answer(head, &world.asked_body),
+                let head = world.upstream_request.as_ref().expect("it was asked");
+                match upstream_ended {
+                    true => node::answer(head, &world.upstream_body),
                     false => node::answer(head, self.question.body().as_bytes()),
                 }
             };
@@ -218,13 +220,13 @@ impl StreamScenario {
                 ClientRequest::Purge(_) => status == b"503",
                 _ => is_cut && matches!(status, b"502" | b"503"),
             };
-            let said = world.body.escape_ascii();
-            assert!(is_right, "{} {said}", status.escape_ascii());
+            let body = world.body.escape_ascii();
+            assert!(is_right, "{} {body}", status.escape_ascii());
             return;
         }
         let length = world.body.len().to_string();
-        let said = field(head, "content-length");
-        assert!(said.is_none_or(|said| said == length.as_bytes()));
+        let content_length = field(head, "content-length");
+        assert!(content_length.is_none_or(|value| value == length.as_bytes()));
         let plain = match field(head, "content-encoding") {
             Some(_) => gunzip(&world.body, 1 << 24).expect("it is gzip"),
             None => world.body.clone(),

@@ -21,11 +21,11 @@ pub struct StreamState {
     pub response: Fields,
     pub trailers: Fields,
     /// Received bytes of a hook for a body, while it runs.
-    pub came: Option<Vec<u8>>,
-    pub kept_request: Vec<u8>,
+    pub received: Option<Vec<u8>>,
+    pub buffered_request: Vec<u8>,
     /// The received bytes are the buffered bytes: another filter buffered them.
     pub is_same: bool,
-    pub kept_response: Vec<u8>,
+    pub buffered_response: Vec<u8>,
     pub limit: u64,
     /// The last hook returned `Continue`; both directions share it, as in
     /// Envoy.
@@ -34,9 +34,9 @@ pub struct StreamState {
     pub request_ended: bool,
     pub response_ended: bool,
     /// Upstream request.
-    pub asked: Option<Fields>,
-    pub asked_body: Vec<u8>,
-    pub asked_all: bool,
+    pub upstream_request: Option<Fields>,
+    pub upstream_body: Vec<u8>,
+    pub upstream_ended: bool,
     /// Response that the client received.
     pub head: Option<Fields>,
     pub body: Vec<u8>,
@@ -110,16 +110,16 @@ impl StreamState {
 
     pub fn part(&mut self, kind: BodyType) -> &mut Vec<u8> {
         match kind {
-            BodyType::BufferedRequest if !self.is_same => &mut self.kept_request,
-            BodyType::BufferedResponse => &mut self.kept_response,
-            _ => self.came.as_mut().expect("within a hook for a body"),
+            BodyType::BufferedRequest if !self.is_same => &mut self.buffered_request,
+            BodyType::BufferedResponse => &mut self.buffered_response,
+            _ => self.received.as_mut().expect("within a hook for a body"),
         }
     }
 
     /// Returns the body buffer in two slices, if it is long enough.
     pub fn pieces(&mut self, kind: BodyType) -> Vec<EnvoyBuffer> {
-        let came = matches!(kind, BodyType::ReceivedRequest | BodyType::ReceivedResponse);
-        if came && self.came.is_none() {
+        let is_received = matches!(kind, BodyType::ReceivedRequest | BodyType::ReceivedResponse);
+        if is_received && self.received.is_none() {
             return Vec::new();
         }
         let part = self.part(kind);

@@ -149,16 +149,18 @@ impl LinkDriver {
             // a signal interrupted the call: the caller calls again
             return Vec::new();
         }
-        let said = polled.iter().map(PollFd::revents);
-        let said: Vec<_> = said.collect();
-        let (bell, said) = said
+        let revents = polled.iter().map(PollFd::revents);
+        let revents: Vec<_> = revents.collect();
+        let (bell, revents) = revents
             .split_first()
-            .map_or((PollFlags::empty(), &[][..]), |(bell, said)| (*bell, said));
+            .map_or((PollFlags::empty(), &[][..]), |(bell, revents)| {
+                (*bell, revents)
+            });
         if !bell.is_empty() {
             let _ = read(&self.bell.0, &mut [0; 8]);
         }
-        let said = slots.into_iter().zip(said.iter().copied());
-        said.filter(|(_, events)| !events.is_empty()).collect()
+        let ready = slots.into_iter().zip(revents.iter().copied());
+        ready.filter(|(_, events)| !events.is_empty()).collect()
     }
 
     fn connect(&mut self, slot: usize) {
@@ -220,15 +222,15 @@ impl LinkDriver {
             let Some(Some(connection)) = self.connections.get(slot) else {
                 return;
             };
-            let mut came = Err(Errno::CONNRESET);
+            let mut result = Err(Errno::CONNRESET);
             let mut is_all = false;
             let has_room = self.link.read_buffer(slot, |room| {
                 let most = room.len().min(AT_ONCE - total);
                 let room = &mut room[..most];
-                came = read(&connection.socket, &mut *room).map(|(came, _)| came.len());
-                is_all = came.is_ok_and(|came| came < most);
+                result = read(&connection.socket, &mut *room).map(|(init, _)| init.len());
+                is_all = result.is_ok_and(|length| length < most);
             });
-            match came {
+            match result {
                 Err(Errno::INTR) if has_room => continue,
                 Err(Errno::AGAIN) if has_room => return,
                 Ok(bytes @ 1..) => {

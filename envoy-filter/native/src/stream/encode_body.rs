@@ -29,7 +29,7 @@ impl Exchange {
         &mut self,
         stream: Stream,
         pieces: impl Iterator<Item = &'a [u8]>,
-        came: usize,
+        received: usize,
         is_last: bool,
     ) -> StreamAction {
         for piece in pieces {
@@ -52,7 +52,7 @@ impl Exchange {
                 &std::mem::take(&mut self.written),
             );
         }
-        stream.drain(BodyType::ReceivedResponse, came);
+        stream.drain(BodyType::ReceivedResponse, received);
         if !is_sent {
             self.set_timer(stream);
             return StreamAction::Stop;

@@ -429,13 +429,13 @@ impl StreamAction {
 /// Sets the values that access logs show.
 fn set_dynamic_metadata(stream: Stream, driver: Option<&Driver>) {
     let exchange = driver.and_then(Driver::exchange);
-    let said = Variable::ALL.map(|variable| {
+    let values = Variable::ALL.map(|variable| {
         let name = variable.name();
         let name = name.strip_prefix("sszip_").unwrap_or(name);
         (name, variable.text(exchange))
     });
-    let said = said.iter();
-    stream.set_dynamic_metadata(said.filter_map(|(name, text)| Some((*name, text.as_deref()?))));
+    let values = values.iter();
+    stream.set_dynamic_metadata(values.filter_map(|(name, text)| Some((*name, text.as_deref()?))));
 }
 
 fn length(head: &Head) -> Option<u64> {

@@ -29,7 +29,7 @@ impl Exchange {
             self.set_state(State::Forwarded);
             return StreamAction::Continue;
         }
-        if !settings.core.enable && !settings.purges && !settings.tells {
+        if !settings.core.enable && !settings.purges && !settings.reports_status {
             set_dynamic_metadata(stream, None);
             return StreamAction::Continue;
         }
@@ -38,15 +38,15 @@ impl Exchange {
         let has_ssz = config.ssz.enable;
         let updates = config.caches() && config.cache.has_background_requests();
         let mut driver = Driver::new(Arc::clone(config));
-        let said = driver.request_head(RequestHead {
+        let result = driver.request_head(RequestHead {
             method: head.get(":method").unwrap_or_default(),
             target: head.get(":path").unwrap_or_default(),
             fields: host.into_iter().chain(head.plain()),
         });
-        if said.is_err() {
+        if result.is_err() {
             return StreamAction::Continue;
         }
-        if settings.purges || settings.tells {
+        if settings.purges || settings.reports_status {
             self.driver = Some(driver);
             return match settings.purges {
                 true => self.purge(stream),
@@ -99,32 +99,32 @@ impl Exchange {
             _ if self.is_answered()
                 || matches!(self.state, State::Purging | State::ReportingStatus) =>
             {
-                let came = stream.pieces(BodyType::ReceivedRequest).len();
-                stream.drain(BodyType::ReceivedRequest, came);
+                let received = stream.pieces(BodyType::ReceivedRequest).len();
+                stream.drain(BodyType::ReceivedRequest, received);
                 return StreamAction::Stop;
             }
             _ => return StreamAction::Continue,
         }
-        let came = stream.pieces(BodyType::ReceivedRequest);
-        let kept = stream.buffered_body(&came);
-        let length = (kept.len() + came.len()) as u64;
+        let received = stream.pieces(BodyType::ReceivedRequest);
+        let buffered = stream.buffered_body(&received);
+        let length = (buffered.len() + received.len()) as u64;
         // Envoy joins both parts if the stream continues now, and would reject
         // them
         stream.raise_buffer_limit(length);
         if is_last {
-            let pieces: Vec<_> = kept.iter().chain(came.iter()).collect();
+            let pieces: Vec<_> = buffered.iter().chain(received.iter()).collect();
             return self.look_up_pieces(stream, &pieces);
         }
         self.buffer_request(stream, length)
     }
 
-    /// Lets Envoy buffer the `came` bytes of the body, if the driver can
+    /// Lets Envoy buffer the `received` bytes of the body, if the driver can
     /// reserve memory for them; otherwise the request is looked up without its
     /// body.
-    fn buffer_request(&mut self, stream: Stream, came: u64) -> StreamAction {
+    fn buffer_request(&mut self, stream: Stream, received: u64) -> StreamAction {
         let announced = self.announced;
         let driver = self.driver.as_mut();
-        match driver.and_then(|driver| driver.buffer_allowance(came, announced)) {
+        match driver.and_then(|driver| driver.buffer_allowance(received, announced)) {
             Some(bytes) => {
                 stream.raise_buffer_limit(bytes);
                 StreamAction::Buffer
@@ -137,8 +137,8 @@ impl Exchange {
     pub fn request_trailers(&mut self, stream: Stream) -> StreamAction {
         match self.state {
             State::Reading => {
-                let kept = stream.pieces(BodyType::BufferedRequest);
-                let pieces: Vec<_> = kept.iter().collect();
+                let buffered = stream.pieces(BodyType::BufferedRequest);
+                let pieces: Vec<_> = buffered.iter().collect();
                 self.look_up_pieces(stream, &pieces)
             }
             State::LookingUp | State::Waiting | State::Purging | State::ReportingStatus => {
@@ -248,9 +248,9 @@ impl Exchange {
             .as_mut()
             .and_then(Driver::take_background_update);
         if let (Some(update), Some(background)) = (update, &self.background) {
-            let came = stream.pieces(BodyType::ReceivedRequest);
-            let kept = stream.buffered_body(&came);
-            let pieces: Vec<_> = kept.iter().chain(came.iter()).collect();
+            let received = stream.pieces(BodyType::ReceivedRequest);
+            let buffered = stream.buffered_body(&received);
+            let pieces: Vec<_> = buffered.iter().chain(received.iter()).collect();
             background.update(update, stream, &pieces);
         }
     }
@@ -274,8 +274,8 @@ impl Exchange {
             State::ReportingStatus => return self.report_status(stream),
             _ => return StreamAction::Stop,
         }
-        let kept = stream.pieces(BodyType::BufferedRequest);
-        let pieces: Vec<_> = kept.iter().collect();
+        let buffered = stream.pieces(BodyType::BufferedRequest);
+        let pieces: Vec<_> = buffered.iter().collect();
         self.look_up_pieces(stream, &pieces)
     }
 
@@ -307,19 +307,19 @@ impl Exchange {
         if !target.is_empty() {
             stream.set(HeaderType::Request, ":path", Some(target));
         }
-        let came = stream.pieces(BodyType::ReceivedRequest);
-        let (kept, came) = (stream.buffered_body(&came).len(), came.len());
+        let received = stream.pieces(BodyType::ReceivedRequest);
+        let (buffered, received) = (stream.buffered_body(&received).len(), received.len());
         let body = exchange.request_body();
         // in the hook for a body, append to the received bytes, otherwise to
         // the buffered ones
-        let into = match came {
+        let into = match received {
             0 => BodyType::BufferedRequest,
             _ => BodyType::ReceivedRequest,
         };
-        stream.raise_buffer_limit((kept + came + body.len()) as u64);
+        stream.raise_buffer_limit((buffered + received + body.len()) as u64);
         stream.append(into, body);
-        stream.drain(BodyType::BufferedRequest, kept);
-        stream.drain(BodyType::ReceivedRequest, came);
+        stream.drain(BodyType::BufferedRequest, buffered);
+        stream.drain(BodyType::ReceivedRequest, received);
         let length = body.len().to_string();
         stream.set(
             HeaderType::Request,
@@ -331,8 +331,8 @@ impl Exchange {
 
 /// Logs a warning once: it is the same for all requests of a route.
 fn warn_unnamed_route(cluster: &[u8]) {
-    static SAID: Once = Once::new();
-    SAID.call_once(|| {
+    static LOGGED: Once = Once::new();
+    LOGGED.call_once(|| {
         let cluster = String::from_utf8_lossy(cluster);
         let text = format!(
             "a route to the cluster \"{cluster}\" has no name, and its requests are not looked up: \

@@ -30,7 +30,7 @@ impl Exchange {
         let (Some(driver), Some(board)) = (&mut self.driver, board) else {
             return StreamAction::Reset("sszip: nothing was counted");
         };
-        let told = driver.report_status(&StatusRequest {
+        let step = driver.report_status(&StatusRequest {
             method: head.get(":method").unwrap_or_default(),
             query: query_of(&head),
             host: HOST,
@@ -39,7 +39,7 @@ impl Exchange {
             now: clock::monotonic(),
             wall: status::wall(),
         });
-        match told {
+        match step {
             Ok(Step::Wait) => {
                 let scheduler = Arc::clone(self.scheduler(stream));
                 if let Some(waiting) = &self.waiting {

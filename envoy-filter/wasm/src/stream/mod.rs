@@ -83,7 +83,7 @@ pub struct Exchange {
     /// Piece that follows them, and is forwarded with the next one.
     rest: Vec<u8>,
     /// The proxy buffers the response body, up to its limit.
-    is_kept: bool,
+    is_buffered: bool,
     /// A deadline has resumed the response. From here on the proxy would buffer
     /// bytes that a hook lets pass, so that all of them are sent by deadlines.
     is_paced: bool,
@@ -112,7 +112,7 @@ impl Handle {
             body_length: 0,
             taken: BodyPieces::default(),
             rest: Vec::new(),
-            is_kept: false,
+            is_buffered: false,
             is_paced: false,
             paced: Vec::new(),
             questions: Vec::new(),

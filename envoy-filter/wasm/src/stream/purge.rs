@@ -64,12 +64,12 @@ fn respond_purge(query: &[u8], driver: &Driver) {
         ..500 => Level::Info,
         _ => Level::Error,
     };
-    let said: Vec<u8> = exchange.body().flatten().copied().collect();
+    let body: Vec<u8> = exchange.body().flatten().copied().collect();
     let line = format!(
         "purge of \"{}\": {} {}",
         query.escape_ascii(),
         exchange.status(),
-        said.trim_ascii_end().escape_ascii()
+        body.trim_ascii_end().escape_ascii()
     );
     abi::log(level, &line);
 }

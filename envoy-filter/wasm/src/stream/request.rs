@@ -33,12 +33,12 @@ impl Exchange {
         };
         let host = head.get(":authority").map(|host| (&b"host"[..], host));
         let mut driver = Driver::new(std::sync::Arc::clone(&settings.core));
-        let said = driver.request_head(RequestHead {
+        let result = driver.request_head(RequestHead {
             method: head.get(":method").unwrap_or_default(),
             target: head.get(":path").unwrap_or_default(),
             fields: host.into_iter().chain(head.plain()),
         });
-        if said.is_err() {
+        if result.is_err() {
             return StreamAction::Continue;
         }
         if settings.purges {
@@ -114,18 +114,18 @@ impl Exchange {
     }
 
     /// Whether the driver can reserve memory for the bytes that have arrived.
-    fn may_keep(&mut self, came: usize, length: BodyLength) -> bool {
+    fn may_keep(&mut self, received: usize, length: BodyLength) -> bool {
         let driver = self.driver.as_mut();
-        driver.is_some_and(|driver| driver.buffer_allowance(came as u64, length).is_some())
+        driver.is_some_and(|driver| driver.buffer_allowance(received as u64, length).is_some())
     }
 
     /// Takes a piece of a body of unknown length. The next piece may be as long
     /// as the proxy's buffer limit, so that the proxy must not buffer this one.
     fn take(&mut self, length: usize) -> StreamAction {
         let limit = self.root.filter().map_or(0, |it| it.buffer_limit());
-        let came = self.taken.length() + length;
-        let is_too_long =
-            self.is_too_long(came as u64, limit / 2) || !self.may_keep(came, BodyLength::Unknown);
+        let received = self.taken.length() + length;
+        let is_too_long = self.is_too_long(received as u64, limit / 2)
+            || !self.may_keep(received, BodyLength::Unknown);
         if is_too_long && self.taken.length() == 0 {
             return self.look_up(None);
         }
@@ -171,11 +171,11 @@ impl Exchange {
         match self.state {
             State::Reading => {
                 // the proxy has the bytes that the filter let it buffer
-                let kept = match self.taken.length() {
+                let buffered = match self.taken.length() {
                     0 => self.body_length,
                     _ => 0,
                 };
-                self.finish_body(kept)
+                self.finish_body(buffered)
             }
             State::Waiting | State::Purging => StreamAction::Stop,
             // the proxy has no buffer for the rest any more

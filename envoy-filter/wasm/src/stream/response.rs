@@ -185,7 +185,7 @@ impl Exchange {
         match step {
             Ok(Step::Await) if is_last => self.end(),
             Ok(Step::Await) => {
-                self.is_kept = true;
+                self.is_buffered = true;
                 self.set_timer();
                 StreamAction::Stop
             }

@@ -64,7 +64,7 @@ impl Exchange {
     /// one.
     pub(super) fn send(&mut self, body: &[u8]) -> StreamAction {
         let limit = self.root.filter().map_or(0, |it| it.buffer_limit());
-        let is_long = self.is_kept && body.len() as u64 > limit;
+        let is_long = self.is_buffered && body.len() as u64 > limit;
         let has_place = self.has_body || body.is_empty();
         match (is_long || !has_place, self.is_whole) {
             (false, _) => self.replace_piece(body),
