@@ -22,10 +22,10 @@ HOOKS = {
 
 
 def names(path, *options):
-    said = subprocess.run(
+    output = subprocess.run(
         ["nm", "-D", *options, path], capture_output=True, text=True, check=True
     ).stdout
-    return set(re.findall(r"(\S+)$", said, re.MULTILINE))
+    return set(re.findall(r"(\S+)$", output, re.MULTILINE))
 
 
 def test_envoy_defines_every_function_that_the_module_calls():
@@ -37,6 +37,6 @@ def test_envoy_defines_every_function_that_the_module_calls():
 @pytest.mark.shipped("what tests run has the core's C ABI in every library")
 def test_module_exports_hooks_only():
     """Other symbols could collide with symbols of another module, or of Envoy."""
-    given = names(MODULE, "--defined-only")
-    assert {f"envoy_dynamic_module_on_{hook}" for hook in HOOKS} <= given
-    assert all(name.startswith("envoy_dynamic_module_on_") for name in given), given
+    exported = names(MODULE, "--defined-only")
+    assert {f"envoy_dynamic_module_on_{hook}" for hook in HOOKS} <= exported
+    assert all(name.startswith("envoy_dynamic_module_on_") for name in exported), exported

@@ -28,8 +28,8 @@ def envoy(session_origin):
     )
     listener = envoy.configuration["static_resources"]["listeners"][0]
     manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
-    said = manager["access_log"][0]["typed_config"]["log_format"]["json_format"]
-    said |= {
+    log_format = manager["access_log"][0]["typed_config"]["log_format"]["json_format"]
+    log_format |= {
         "all": "%DYNAMIC_METADATA(sszip)%",
         "accepts": "%REQ(ACCEPT-ENCODING)%",
         "accept": "%REQ(ACCEPT)%",
@@ -46,9 +46,9 @@ def logged(response):
 
 def test_log_has_mode_cache_status_and_reason(envoy, origin):
     origin.answers(answer(BODY))
-    said = logged(envoy.get("/x"))
-    assert said.pop("ratio") and len(said.pop("cache_key")) == 64
-    assert said == {
+    entry = logged(envoy.get("/x"))
+    assert entry.pop("ratio") and len(entry.pop("cache_key")) == 64
+    assert entry == {
         "mode": "oneshot",
         "cache_status": "MISS",
         "cache_reason": "result",
@@ -58,17 +58,17 @@ def test_log_has_mode_cache_status_and_reason(envoy, origin):
 
 def test_log_has_method_batch_size_and_hits(envoy, origin):
     origin.answers(Node({"eth_chainId": b'"0x1"', "eth_blockNumber": b'"0x2"'}))
-    ask = call("eth_chainId", "[]")
-    assert logged(envoy.post("/c", ask))["cache_status"] == "MISS"
-    said = logged(envoy.post("/c", ask))
-    assert (said["mode"], said["cache_status"], said["rpc_method"]) == (
+    body = call("eth_chainId", "[]")
+    assert logged(envoy.post("/c", body))["cache_status"] == "MISS"
+    entry = logged(envoy.post("/c", body))
+    assert (entry["mode"], entry["cache_status"], entry["rpc_method"]) == (
         "hit",
         "HIT",
         "eth_chainId",
     )
-    batch = b"[" + ask + b"," + call("eth_blockNumber", "[]", "2") + b"]"
-    said = logged(envoy.post("/c", batch))
-    assert (said["mode"], said["batch_size"], said["batch_hits"]) == (
+    batch = b"[" + body + b"," + call("eth_blockNumber", "[]", "2") + b"]"
+    entry = logged(envoy.post("/c", batch))
+    assert (entry["mode"], entry["batch_size"], entry["batch_hits"]) == (
         "merged",
         "2",
         "1",
@@ -82,8 +82,8 @@ def test_log_has_the_accept_encoding_of_the_client(envoy, origin, accepts, path)
     origin.answers(answer(BODY, headers=[("Cache-Control", "max-age=60")]))
     first = envoy.get(path, accepts)
     assert first.logged["accepts"] == accepts
-    asked = origin.requests[-1].header("Accept-Encoding")
-    assert asked == (accepts if path == "/off" else "identity")
+    sent = origin.requests[-1].header("Accept-Encoding")
+    assert sent == (accepts if path == "/off" else "identity")
 
 
 def test_log_has_the_accept_encoding_of_a_client_that_aborted(envoy, origin):

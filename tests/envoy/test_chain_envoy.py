@@ -85,7 +85,7 @@ class Crowd:
         self.answered = 0
         self.faults = []
         self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._ask) for _ in range(clients)]
+        self._threads = [threading.Thread(target=self._send) for _ in range(clients)]
 
     def __enter__(self):
         for thread in self._threads:
@@ -97,7 +97,7 @@ class Crowd:
         for thread in self._threads:
             thread.join(30)
 
-    def _ask(self):
+    def _send(self):
         number = 0
         while not self._stop.wait(0.003):
             questions = list(self.run.questions)

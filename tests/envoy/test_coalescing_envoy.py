@@ -24,11 +24,11 @@ class GatedNode(Node):
 
     def __init__(self, results):
         super().__init__(results)
-        self.all_have_asked = threading.Event()
+        self.all_have_sent = threading.Event()
         self.options = {"headers": [("Vary", "Origin"), ("Access-Control-Allow-Origin", "*")]}
 
     def __call__(self, request):
-        self.all_have_asked.wait(60)
+        self.all_have_sent.wait(60)
         return super().__call__(request)
 
 
@@ -60,8 +60,8 @@ def count_upstream_requests(envoy, origin, place, origins):
             with Connection(envoy.port, timeout=60) as connection:
                 body = call("eth_getBlockByHash", params, str(number))
                 response = connection.exchange(f"/{place}/", method="POST", headers=headers, body=body)
-            said = json.loads(response.decoded)
-            assert (said["id"], said["result"]["number"]) == (number, "0x7")
+            reply = json.loads(response.decoded)
+            assert (reply["id"], reply["result"]["number"]) == (number, "0x7")
         except Exception as error:  # raised below
             faults.append(repr(error))
 
@@ -71,7 +71,7 @@ def count_upstream_requests(envoy, origin, place, origins):
             thread.start()
         envoy.wait_for(lambda: active(envoy) >= CLIENTS or faults, "all clients' requests", 60)
     finally:
-        node.all_have_asked.set()
+        node.all_have_sent.set()
         for thread in threads:
             thread.join()
     assert not faults, faults

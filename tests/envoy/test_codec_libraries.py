@@ -75,7 +75,7 @@ _numbers = itertools.count(1)
 def coder(name):
     kind, coding, *_ = name.split("-")
     kind, library = kind.capitalize(), CODINGS[coding]
-    said = {
+    library_config = {
         "name": coding,
         "typed_config": typed(f"compression.{library.lower()}.{kind.lower()}.v3.{library}"),
     }
@@ -83,7 +83,7 @@ def coder(name):
     if kind == "Compressor":
         common = {"min_content_length": 30, "content_type": list(FORMS)}
         more["response_direction_config"] = {"common_config": common}
-    one = filter(kind.lower(), kind, **{f"{kind.lower()}_library": said}, **more)
+    one = filter(kind.lower(), kind, **{f"{kind.lower()}_library": library_config}, **more)
     return {**one, "name": name, "disabled": True}
 
 
@@ -107,13 +107,13 @@ def taken(accept):
     """The codings that a client accepts; RFC 9110, 12.5.3."""
     if accept is None:
         return {"identity"}  # any other is permitted, too, but not sent
-    said = {}
+    qualities = {}
     for one in accept.split(","):
         coding, _, quality = one.strip().partition(";q=")
-        said[coding] = float(quality or 1)
-    rest = said.get("*")
-    codings = {coding for coding in CODINGS if said.get(coding, rest or 0) > 0}
-    if said.get("identity", 1 if rest is None else rest) > 0:
+        qualities[coding] = float(quality or 1)
+    rest = qualities.get("*")
+    codings = {coding for coding in CODINGS if qualities.get(coding, rest or 0) > 0}
+    if qualities.get("identity", 1 if rest is None else rest) > 0:
         codings.add("identity")
     return codings
 

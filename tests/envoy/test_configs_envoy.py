@@ -96,9 +96,9 @@ class Running:
         self.owner = Owner(heads).start() if host == "wasm" else None
         self.envoy = WasmEnvoy([], text="-", owner=self.owner, workers=2) if self.owner else Envoy([], text="-", workers=2)
         text = (FOLDER / name).read_text()
-        for said, own in changes.items():
-            assert said in text, said
-            text = text.replace(said, own.replace("@prefix@", str(self.envoy.prefix)))
+        for original, own in changes.items():
+            assert original in text, original
+            text = text.replace(original, own.replace("@prefix@", str(self.envoy.prefix)))
         text = re.sub("^ *#.*\n", "", text, flags=re.M).replace("@port@", str(self.envoy.port))
         assert not re.search(r"/(etc|var|run)/", text), "a folder of this machine's"
         if "certificate.pem" in text:
@@ -178,9 +178,9 @@ def test_rpc_yaml_serves_hits_under_any_id_over_http2(rpc, node):
         command = ["curl", "-sk", "--http2", "--compressed", "-D", "-", "-d", body.replace(b'"id":1', b'"id":%d' % id)]
         address = ["--connect-to", f"::127.0.0.1:{rpc.envoy.port}", "-H", "Content-Type: application/json", "https://rpc.example.org/"]
         done = subprocess.run([*command, *address], capture_output=True, check=True, timeout=30)
-        top, _, said = done.stdout.partition(b"\r\n\r\n")
+        top, _, content = done.stdout.partition(b"\r\n\r\n")
         assert top.startswith(b"HTTP/2 200") and b"content-encoding: gzip" in top and b"content-length: " in top
-        assert json.loads(said)["id"] == id
+        assert json.loads(content)["id"] == id
         return b"sszip; hit" in top
 
     assert not curl(1)
@@ -188,9 +188,9 @@ def test_rpc_yaml_serves_hits_under_any_id_over_http2(rpc, node):
 
 
 def test_rpc_yaml_shares_entries_between_web_origins(rpc, node, origin):
-    asks = [lambda name=name: rpc.send("/", BLOCK, headers=[("Origin", f"https://{name}.test"), GZIP]) for name in "ab"]
-    asks[0]()
-    for name, send in zip("ab", asks, strict=True):
+    sends = [lambda name=name: rpc.send("/", BLOCK, headers=[("Origin", f"https://{name}.test"), GZIP]) for name in "ab"]
+    sends[0]()
+    for name, send in zip("ab", sends, strict=True):
         got = rpc.until_hit(send)
         assert got.all("Access-Control-Allow-Origin") == [f"https://{name}.test"]
         assert "cache-status" in got.header("Access-Control-Expose-Headers")
@@ -232,8 +232,8 @@ def test_rpc_yaml_forwards_websockets(rpc):
 
 
 def test_rpc_yaml_logs_hits_as_json(rpc, node):
-    asking = call("eth_getBlockByHash", '["0x%s",true]' % ("22" * 32))
-    rpc.until_hit(lambda: rpc.send("/", asking))
+    body = call("eth_getBlockByHash", '["0x%s",true]' % ("22" * 32))
+    rpc.until_hit(lambda: rpc.send("/", body))
 
     def lines():
         lines = (json.loads(line) for line in rpc.envoy.error_log().splitlines() if line.startswith("{"))
@@ -295,8 +295,8 @@ def test_auth_yaml_shares_entries_between_valid_keys_only(auth, node, origin, se
     got = send("/v3/alice")
     assert got.status == 200 and not is_hit(got)
     auth.until_hit(lambda: send("/v3/alice"))
-    asked_before = len(origin.received())
-    assert is_hit(send("/v3/bob")) or len(origin.received()) > asked_before
+    received_before = len(origin.received())
+    assert is_hit(send("/v3/bob")) or len(origin.received()) > received_before
     auth.until_hit(lambda: send("/v3/bob"))
     for path in ("/v3/unknown", "/v3/", "/", "/v3/alice/more"):
         got = send(path)
@@ -389,8 +389,8 @@ def test_chains_yaml_serves_status_and_purge_locally(chains):
             return connection.exchange(path, method=method, body=b"" if method == "POST" else None)
 
     chains.until_hit(lambda: chains.envoy.ask("/mainnet", CHAIN_ID))
-    said = json.loads(local("/sszip?format=json").body)
-    assert said["hits"] > 0
-    assert {one["name"] for one in said["owner"]["chains"]} == {"mainnet", "gnosis"}
+    status = json.loads(local("/sszip?format=json").body)
+    assert status["hits"] > 0
+    assert {one["name"] for one in status["owner"]["chains"]} == {"mainnet", "gnosis"}
     assert local("/sszip/purge?namespace=mainnet", "POST").status == 200
     assert not is_hit(chains.envoy.ask("/mainnet", CHAIN_ID))

@@ -79,14 +79,14 @@ def validated(host, place, origin, settings):
 
 
 @pytest.mark.parametrize(
-    "kind, place, settings, said",
+    "kind, place, settings, message",
     [(*at, *one) for at in PLACES for one in WRONG_BY_HOST[at[0]]],
     ids=lambda value: "-".join(value)[:30] if isinstance(value, dict) else value[:12],
 )
-def test_invalid_setting_is_an_error_that_names_it(session_origin, kind, place, settings, said):
+def test_invalid_setting_is_an_error_that_names_it(session_origin, kind, place, settings, message):
     status, text = validated(kind, place, session_origin, settings)
     assert status != 0
-    assert said in text
+    assert message in text
 
 
 UNKNOWN_METHODS = [
@@ -131,7 +131,7 @@ def test_route_overrides_settings_of_the_filter(start_envoy, origin):
 
 
 @pytest.mark.parametrize(
-    "said, why",
+    "config, why",
     [
         ({"comp_level": 13}, '"comp_level" has an invalid value "13"'),
         ({"cache_owner": "cluster:other"}, '"cache_owner" is of the filter'),
@@ -140,9 +140,9 @@ def test_route_overrides_settings_of_the_filter(start_envoy, origin):
     ],
     ids=["value", "owner", "path", "json"],
 )
-def test_sandbox_is_off_for_a_route_that_is_invalid(start_sandbox, origin, said, why):
+def test_sandbox_is_off_for_a_route_that_is_invalid(start_sandbox, origin, config, why):
     wrong = route("/wrong")
-    text = said if isinstance(said, str) else json.dumps(said)
+    text = config if isinstance(config, str) else json.dumps(config)
     wrong["metadata"] = {"filter_metadata": {"sszip": {"config": text}}}
     envoy = start_sandbox([wrong, route("/")])
     envoy.expect("sszip is off for a route")

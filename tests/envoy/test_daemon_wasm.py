@@ -251,16 +251,16 @@ def cut_in_its_head(status, fields, body):
 
 def in_chunks_that_break_off(status, fields, body):
     fields = {n: v for n, v in fields.items() if n != "content-length"}
-    said = head(status, [*fields.items(), ("transfer-encoding", "chunked")])
-    return [said, b"%x\r\n%b" % (len(body) + 1, body), CLOSE]
+    reply_head = head(status, [*fields.items(), ("transfer-encoding", "chunked")])
+    return [reply_head, b"%x\r\n%b" % (len(body) + 1, body), CLOSE]
 
 
 def slowly(status, fields, body):
     """Sends a quarter of the reply at a time: together they exceed the timeout."""
-    said = b"".join(written(status, fields, body))
-    step = len(said) // 4 + 1
+    reply = b"".join(written(status, fields, body))
+    step = len(reply) // 4 + 1
     pause = WaitFor(threading.Event(), seconds=0.03)
-    return [one for at in range(0, len(said), step) for one in (pause, said[at : at + step])]
+    return [one for at in range(0, len(reply), step) for one in (pause, reply[at : at + step])]
 
 
 def fixed(*arguments, **options):
@@ -314,12 +314,12 @@ def and_more(*answer):
 
 
 class TestInvalidReplies:
-    @pytest.mark.parametrize("what", [*NOT_OURS, *NO_ENTRIES])
-    def test_invalid_reply_of_the_daemon_is_a_miss(self, envoy, all_between, node, what):
+    @pytest.mark.parametrize("reply_name", [*NOT_OURS, *NO_ENTRIES])
+    def test_invalid_reply_of_the_daemon_is_a_miss(self, envoy, all_between, node, reply_name):
         between = all_between
         known, fresh = new(), [new() for _ in range(5)]
         envoy.wait_for(lambda: send(envoy, known), "a hit")
-        between.mangled = NOT_OURS.get(what) or on_200(NO_ENTRIES[what])
+        between.mangled = NOT_OURS.get(reply_name) or on_200(NO_ENTRIES[reply_name])
         hits = 0
         while between.count < 6:
             hits += send(envoy, known)
@@ -359,9 +359,9 @@ class TestVersions:
     """Requests have a version in their path, and replies a header that older versions
     lack."""
 
-    @pytest.mark.parametrize("what", ["too old", "another server's 404"])
-    def test_daemon_of_another_version_is_logged_once(self, make, between, node, what):
-        between.mangled = NOT_OURS[what]
+    @pytest.mark.parametrize("reply_name", ["too old", "another server's 404"])
+    def test_daemon_of_another_version_is_logged_once(self, make, between, node, reply_name):
+        between.mangled = NOT_OURS[reply_name]
         envoy = make(between, workers=1)
         number = new()
         text = "answers as no owner of this version does"

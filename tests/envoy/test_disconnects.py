@@ -163,7 +163,8 @@ def right(envoy, origin):
 
 def storm(envoy, start):
     threads = [
-        threading.Thread(target=who, args=(port, seed)) for seed, (who, port) in enumerate(start)
+        threading.Thread(target=behavior, args=(port, seed))
+        for seed, (behavior, port) in enumerate(start)
     ]
     for thread in threads:
         thread.start()
@@ -196,10 +197,10 @@ def test_follower_gets_the_response_when_the_leader_aborts(envoy, origin):
     for number in range(100, 130):
         body = call("eth_getBlockByHash", BLOCK % number)
         fields = [("Content-Type", "application/json")]
-        ask = request_bytes("/stored", method="POST", headers=fields, body=body)
+        request = request_bytes("/stored", method="POST", headers=fields, body=body)
         with envoy.connect() as first, envoy.connect() as second:
-            first.send(ask)
-            second.send(ask)
+            first.send(request)
+            second.send(request)
             first.reset()
             assert b"0x%064x" % number in second.read("POST").body
     envoy.wait_for(lambda: envoy.active() == 0, "all streams to be gone")

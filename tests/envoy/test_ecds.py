@@ -69,7 +69,7 @@ def test_worker_waits_for_background_requests_of_a_removed_filter(envoy, origin)
             origin.answers(answer(b"after"), "/after")
             slow.send(request_bytes("/after"))
             time.sleep(0.1)
-            assert b"HTTP/1.1" not in came(slow)
+            assert b"HTTP/1.1" not in unread(slow)
             gate.set()
             assert slow._chunks() == b"12"
             assert slow.read("GET").body == b"after"
@@ -81,15 +81,15 @@ def test_worker_waits_for_background_requests_of_a_removed_filter(envoy, origin)
     assert sum(envoy.stats(r"node\.upstream_rq_tx_reset$").values()) == 0
 
 
-def came(connection):
+def unread(connection):
     """The bytes that have arrived, and are still to be read."""
     connection.socket.setblocking(False)
     try:
-        said = connection.socket.recv(65536, socket.MSG_PEEK)
+        data = connection.socket.recv(65536, socket.MSG_PEEK)
     except BlockingIOError:
-        said = b""
+        data = b""
     connection.socket.settimeout(30)
-    return bytes(connection.buffer) + said
+    return bytes(connection.buffer) + data
 
 
 @contextlib.contextmanager
@@ -123,8 +123,8 @@ def test_responses_are_right_when_the_filter_config_changes_under_load(envoy, or
     origin.answers(answer(value, headers=fields), path)
     origin.answers(Node({"eth_blockNumber": b'"0x1"'}, newline=b""), "/calls")
     whole = b'{"jsonrpc":"2.0","id":1,"result":"0x1"}'
-    asks = [((path, []), value), (("/calls", JSON, CALL), whole)]
-    with Load(envoy.port, asks, clients=6) as load:
+    requests = [((path, []), value), (("/calls", JSON, CALL), whole)]
+    with Load(envoy.port, requests, clients=6) as load:
         for number in range(15):
             envoy.publish_and_wait(min_length=number + 1)
         envoy.wait_for(lambda: load.answered > 100 or load.faults, "answers", 60)
@@ -139,12 +139,12 @@ def test_responses_are_right_when_the_filter_is_removed_and_added_under_load(env
     whole = b'{"jsonrpc":"2.0","id":1,"result":"0x%b"}' % (b"1" * 3000)
     origin.answers(Node({"eth_blockNumber": b'"0x%b"' % (b"1" * 3000)}, newline=b""))
     fields = [*JSON, ("Accept-Encoding", "gzip")]
-    asks = [(("/calls", fields, CALL), whole), (("/others", fields, CALL), whole)]
+    requests = [(("/calls", fields, CALL), whole), (("/others", fields, CALL), whole)]
 
     def is_there():
         return bool(envoy.ask("/calls", CALL).header("Cache-Status"))
 
-    with Load(envoy.port, asks, clients=6) as load:
+    with Load(envoy.port, requests, clients=6) as load:
         for number in range(5):
             envoy.publish_and_wait(OTHER)
             envoy.wait_for(lambda: not is_there(), "it to be gone")

@@ -181,8 +181,8 @@ class Stored:
             "sszip-class": self.fields["sszip-class"],
             "sszip-namespace": "00" * 16,
         }
-        status, _, said = self.daemon.request("PUT", f"/v1/entries/{self.key}", entry, fields)
-        assert status == 201, said
+        status, _, body = self.daemon.request("PUT", f"/v1/entries/{self.key}", entry, fields)
+        assert status == 201, body
 
 
 CASES = [(name, False) for name in FORGED] + [(name, True) for name in FORGED if name not in OF_FIELDS]

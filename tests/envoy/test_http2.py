@@ -25,10 +25,10 @@ def route_with_protocol_header(prefix, settings):
 
 @pytest.fixture(scope="module")
 def envoy(start_envoy):
-    held = {"hold": "1m 60s", "types": ["application/json", "text/plain"]}
+    buffered = {"hold": "1m 60s", "types": ["application/json", "text/plain"]}
     routes = [
-        route_with_protocol_header("/known", held),
-        route("/unknown", held),
+        route_with_protocol_header("/known", buffered),
+        route("/unknown", buffered),
         route("/at-once", {"hold": "0"}),
         route("/cache", {"cache": True}),
         route("/"),
@@ -94,9 +94,9 @@ class TestClients:
                     streams[client.ask("/cache", method="POST", body=body)] = number
                 client.finish(*streams)
                 for stream, number in streams.items():
-                    said = client.checked_body(stream)
-                    assert b'"id":%d,' % number in said
-                    assert b"0x%064x" % (number % 20) in said
+                    decoded = client.checked_body(stream)
+                    assert b'"id":%d,' % number in decoded
+                    assert b"0x%064x" % (number % 20) in decoded
 
     def test_closed_window_does_not_delay_other_streams(self, envoy, origin):
         """A response that exceeds its window waits, and other streams don't wait for it."""
@@ -140,12 +140,12 @@ class TestClients:
         envoy = start_envoy([route("/", {"cache": True})], tls=True)
         origin.answers(answer(BODY))
         for option, version in (("--http2", "2"), ("--http1.1", "1.1")):
-            said = subprocess.run(
+            output = subprocess.run(
                 ["curl", "-sk", option, "--compressed", "-w", "\n%{http_version} %{size_download}",
                  f"https://localhost:{envoy.port}/"],
                 capture_output=True, check=True, timeout=30,
             ).stdout  # fmt: skip
-            body, _, figures = said.rpartition(b"\n")
+            body, _, figures = output.rpartition(b"\n")
             assert body == BODY
             protocol, size = figures.decode().split()
             assert protocol == version and int(size) < len(BODY)

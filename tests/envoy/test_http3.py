@@ -69,17 +69,17 @@ def test_concurrent_hits_have_the_ids_of_their_calls_over_http3(host, envoy, ori
     first = envoy.ask("/cache", call("eth_getBlockByHash", block))
     assert "fwd=miss" in first.header("Cache-Status")
     envoy.wait_for(lambda: is_hit(envoy.ask("/cache", call("eth_getBlockByHash", block))), "a hit")
-    asked = node.count()
+    before = node.count()
     faults, misses = [], []
 
     def send_requests(accept, first):
         for number in range(first, first + 15):
             body = call("eth_getBlockByHash", block, str(number))
             response = envoy.ask("/cache", body, accept)
-            said = json.loads(response.decoded)
+            reply = json.loads(response.decoded)
             if not is_hit(response):
                 misses.append(response)
-            if said["id"] != number or said["result"] != json.loads(result):
+            if reply["id"] != number or reply["result"] != json.loads(result):
                 faults.append(response)
             if response.coding != accept and length > 1000:
                 faults.append(response)
@@ -94,7 +94,7 @@ def test_concurrent_hits_have_the_ids_of_their_calls_over_http3(host, envoy, ori
     assert not faults, faults[0]
     # on a busy machine a lookup may exceed the 20 ms for which a sandbox waits for the daemon
     assert len(misses) <= (30 if host == "wasm" else 0)
-    assert node.count() <= asked + len(misses)
+    assert node.count() <= before + len(misses)
 
 
 def deposits(count):
@@ -147,9 +147,9 @@ def test_submission_of_5_mb_is_transcoded_over_http3(host, envoy, origin, framin
         sent = b"".join(chunked([body])) if framing == "chunked" else body
         response = connection.exchange(REGISTRATIONS, method="POST", headers=fields, body=sent)
     assert response.status == 200, response.body[:300]
-    (asked,) = origin.received("/eth/v1/validator/register_validator")
-    assert asked.header("Content-Type") == "application/json"
-    registrations = json.loads(asked.body)
+    (submission,) = origin.received("/eth/v1/validator/register_validator")
+    assert submission.header("Content-Type") == "application/json"
+    registrations = json.loads(submission.body)
     assert len(registrations) == MANY_REGISTRATIONS[host]
     assert registrations[-1]["message"]["gas_limit"] == "30000000"
 
@@ -178,9 +178,9 @@ class TestResets:
         origin.answers(answer(b"", type=None))
         for length in (1000, 200_000, 3_000_000):
             connection = envoy.connect()
-            said = request_bytes(REGISTRATIONS, method="POST", body=bytes(180 * 30_000),
-                                 headers=[("Content-Type", OCTETS)])  # fmt: skip
-            connection.send(said[:length])
+            submission = request_bytes(REGISTRATIONS, method="POST", body=bytes(180 * 30_000),
+                                       headers=[("Content-Type", OCTETS)])  # fmt: skip
+            connection.send(submission[:length])
             connection.reset()
         envoy.wait_for(lambda: envoy.active() == 0, "all streams to be gone")
         assert origin.received() == []

@@ -71,10 +71,10 @@ def test_slowly_arriving_body_is_sent_after_the_buffering_window(envoy, origin):
         connection.send(request_bytes("/slow", headers=[("Accept-Encoding", "gzip")]))
         connection.read_head()
         decoder, plain = plain_until(connection, b'"piece 1",')
-        came_after = len(sent)
+        sent_at_deadline = len(sent)
         seen.set()
         plain += decoder.decompress(connection._chunks())
-    assert came_after < 400
+    assert sent_at_deadline < 400
     assert (
         plain == LINE + b"".join(b'"piece %d",' % number for number in range(400)) and decoder.eof
     )
@@ -82,11 +82,11 @@ def test_slowly_arriving_body_is_sent_after_the_buffering_window(envoy, origin):
 
 def test_response_after_a_wait_is_sent_after_the_buffering_window(envoy, origin):
     """The deadline of the wait does not apply to the response."""
-    go_on, asked = threading.Event(), []
+    go_on, requests = threading.Event(), []
     private = [*CHUNKED, ("Cache-Control", "no-store")]
 
     def steps(request):
-        asked.append(request)
+        requests.append(request)
         yield head(200, private)
         yield from chunked([LINE], last=False)
         yield WaitFor(go_on)
@@ -94,11 +94,11 @@ def test_response_after_a_wait_is_sent_after_the_buffering_window(envoy, origin)
 
     origin.answers(steps)
     fields = [("Content-Type", "application/json"), ("Accept-Encoding", "gzip")]
-    ask = request_bytes("/herd", method="POST", headers=fields, body=BLOCK % 7)
+    data = request_bytes("/herd", method="POST", headers=fields, body=BLOCK % 7)
     connections = [envoy.connect() for _ in range(6)]
     try:
         for connection in connections:
-            connection.send(ask)
+            connection.send(data)
         for connection in connections:
             connection.read_head()
             plain_until(connection, LINE)
@@ -106,7 +106,7 @@ def test_response_after_a_wait_is_sent_after_the_buffering_window(envoy, origin)
         go_on.set()
         for connection in connections:
             connection.close()
-    assert len(asked) == 6
+    assert len(requests) == 6
 
 
 def test_long_chunked_request_is_not_buffered(envoy, origin):
@@ -157,7 +157,7 @@ def test_call_longer_than_the_limit_of_the_listener_is_looked_up(host, start_env
     )
     body = BLOCK % 8
     origin.answers(answer(b'{"jsonrpc":"2.0","id":1,"result":{"hash":"0x%064x"}}' % 8))
-    for path, length, said in LOOKED_UP[host]:
+    for path, length, cache_status in LOOKED_UP[host]:
         long = body[:-1] + b" " * length + b"}"
         fields = [("Content-Type", "application/json")]
         if chunks:
@@ -169,7 +169,7 @@ def test_call_longer_than_the_limit_of_the_listener_is_looked_up(host, start_env
         with envoy.connect() as connection:
             response = connection.exchange(path, method="POST", headers=fields, body=sent)
         assert response.status == 200
-        assert said in response.header("Cache-Status"), (path, length)
+        assert cache_status in response.header("Cache-Status"), (path, length)
         assert origin.last().body == long
 
 
@@ -201,11 +201,11 @@ def test_memory_is_limited_when_clients_of_hits_are_slow(host, envoy, origin):
     x = b"0" * LONGEST[host]
     result = b'{"jsonrpc":"2.0","id":1,"result":{"hash":"0x%064x","x":"' % 9 + x + b'"}}'
     origin.answers(answer(result))
-    ask = dict(method="POST", headers=[("Content-Type", "application/json")], body=BLOCK % 9)
+    options = dict(method="POST", headers=[("Content-Type", "application/json")], body=BLOCK % 9)
 
     def whole():
         with envoy.connect(timeout=60) as connection:
-            return connection.exchange("/stored", **ask)
+            return connection.exchange("/stored", **options)
 
     def is_hit():
         response = whole()
@@ -214,11 +214,11 @@ def test_memory_is_limited_when_clients_of_hits_are_slow(host, envoy, origin):
 
     assert not is_hit()
     envoy.wait_for(is_hit, "a hit")
-    asked = len(origin.requests)
+    upstream_requests = len(origin.requests)
     before = resident(envoy.process.pid)
     connections = [envoy.connect(receive_buffer=65536, timeout=60) for _ in range(10)]
     for connection in connections:
-        connection.send(request_bytes("/stored", **ask))
+        connection.send(request_bytes("/stored", **options))
     for connection in connections:
         connection.read_head()
         connection.take(1000)
@@ -228,5 +228,5 @@ def test_memory_is_limited_when_clients_of_hits_are_slow(host, envoy, origin):
     for connection in connections[5:]:
         assert connection.take(len(result) - 1000) == result[1000:]
         connection.close()
-    assert host == "wasm" or len(origin.requests) == asked == 1
+    assert host == "wasm" or len(origin.requests) == upstream_requests == 1
     assert gunzip(envoy.get("/slow").body)

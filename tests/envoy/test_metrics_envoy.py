@@ -59,9 +59,11 @@ class Counted:
         self.envoy = envoy
 
     def now(self):
-        said = stats(self.envoy)
+        values = stats(self.envoy)
         gauge = re.compile(r"(memory|cache_memory|ssz|jobs)\.")
-        return {name: n for name, n in said.items() if isinstance(n, int) and not gauge.match(name)}
+        return {
+            name: n for name, n in values.items() if isinstance(n, int) and not gauge.match(name)
+        }
 
     def __enter__(self):
         self.before = self.now()
@@ -70,7 +72,7 @@ class Counted:
     def __exit__(self, *failure):
         after = self.now()
         assert after.keys() == self.before.keys()
-        self.came = {
+        self.changes = {
             name: n - self.before[name] for name, n in after.items() if n != self.before[name]
         }
 
@@ -79,7 +81,7 @@ def test_compressed_responses_are_counted(envoy, origin):
     origin.answers(answer(BODY))
     with Counted(envoy) as counted:
         sizes = [len(envoy.get("/plain").body) for _ in range(3)]
-    assert counted.came == {
+    assert counted.changes == {
         "requests": 3,
         "node.requests": 3,
         "node.status.2xx": 3,
@@ -91,7 +93,7 @@ def test_compressed_responses_are_counted(envoy, origin):
     origin.answers(lambda request: [head(200, CHUNKED), *chunked([BODY[:9000], BODY[9000:]])])
     with Counted(envoy) as counted:
         size = sum(len(envoy.get("/stream").body) for _ in range(2))
-    assert counted.came == {
+    assert counted.changes == {
         "requests": 2,
         "node.requests": 2,
         "node.status.2xx": 2,
@@ -103,7 +105,7 @@ def test_compressed_responses_are_counted(envoy, origin):
 
 
 def test_unchanged_responses_are_counted_by_mode(envoy, origin):
-    for path, accept, options, came in [
+    for path, accept, options, changes in [
         ("/plain", None, {}, {"mode.accept-encoding": 1}),
         ("/plain", "gzip", {"type": "image/png"}, {"mode.type": 1}),
         ("/plain", "gzip", {"body": b"{}"}, None),
@@ -112,25 +114,26 @@ def test_unchanged_responses_are_counted_by_mode(envoy, origin):
         origin.answers(answer(options.pop("body", BODY), **options))
         with Counted(envoy) as counted:
             assert envoy.get(path, accept).status == 200
-        if came is None:
-            came = {"mode.too-small": 1, "response.content_length_too_small": 1}
+        if changes is None:
+            changes = {"mode.too-small": 1, "response.content_length_too_small": 1}
         if path != "/off":
-            came |= {"response.not_compressed": 1, "requests": 1}
-            came |= {"node.requests": 1, "node.status.2xx": 1}
-        assert counted.came == came
+            changes |= {"response.not_compressed": 1, "requests": 1}
+            changes |= {"node.requests": 1, "node.status.2xx": 1}
+        assert counted.changes == changes
 
 
 def test_hits_misses_methods_and_batches_are_counted(envoy, origin):
     origin.answers(Node({"eth_chainId": b'"0x1"', "x": b"1", "eth_blockNumber": b'"0x1"'}))
-    ask = call("eth_chainId", "[]")
+    body = call("eth_chainId", "[]")
     with Counted(envoy) as counted:
-        assert envoy.post("/a", ask).status == 200
+        assert envoy.post("/a", body).status == 200
     assert (
-        counted.came.items() >= {"cache.miss": 1, "rpc.eth_chainId": 1, "mode.too-small": 1}.items()
+        counted.changes.items()
+        >= {"cache.miss": 1, "rpc.eth_chainId": 1, "mode.too-small": 1}.items()
     )
     with Counted(envoy) as counted:
-        sent = sum(len(envoy.post("/a", ask).body) for _ in range(2))
-    assert counted.came == {
+        sent = sum(len(envoy.post("/a", body).body) for _ in range(2))
+    assert counted.changes == {
         "requests": 2,
         "node.calls_saved": 2,
         "cache.hit": 2,
@@ -143,14 +146,14 @@ def test_hits_misses_methods_and_batches_are_counted(envoy, origin):
         with Counted(envoy) as counted:
             envoy.post("/a", call(method, "[]"))
         assert (
-            counted.came.items()
+            counted.changes.items()
             >= {"rpc.other": 1, "cache.bypass": 1, "cache.reason.rpc-method": 1}.items()
         )
-    batch = b"[" + ask + b"," + call("eth_blockNumber", "[]", "2") + b"]"
+    batch = b"[" + body + b"," + call("eth_blockNumber", "[]", "2") + b"]"
     with Counted(envoy) as counted:
         assert envoy.post("/a", batch).status == 200
     assert (
-        counted.came.items()
+        counted.changes.items()
         >= {
             "batch.requests": 1,
             "batch.calls": 2,
@@ -177,7 +180,7 @@ def test_request_of_a_client_that_aborts_is_counted(envoy, origin):
             connection.send(request_bytes(path, method="POST", headers=fields, body=body))
             envoy.wait_for(node.count, "the node to be asked")
         envoy.wait_for(lambda: envoy.active() == 0, "all to end")
-    assert counted.came == {"requests": 1, "cache.miss": 1, "rpc.eth_gasPrice": 1}
+    assert counted.changes == {"requests": 1, "cache.miss": 1, "rpc.eth_gasPrice": 1}
     origin.answers([head(200, CHUNKED), *chunked([BODY], last=False), WaitFor(go_on)], "/left")
     with Counted(envoy) as counted:
         with envoy.connect() as connection:
@@ -185,8 +188,8 @@ def test_request_of_a_client_that_aborts_is_counted(envoy, origin):
             connection.read_head()
         envoy.wait_for(lambda: envoy.active() == 0, "all to end")
     go_on.set()
-    assert counted.came["mode.stream"] == counted.came["response.compressed"] == 1
-    assert counted.came["response.total_uncompressed_bytes"] == len(BODY)
+    assert counted.changes["mode.stream"] == counted.changes["response.compressed"] == 1
+    assert counted.changes["response.total_uncompressed_bytes"] == len(BODY)
 
 
 def test_gauges_show_buffered_bodies_and_entries(envoy, origin):
@@ -199,23 +202,23 @@ def test_gauges_show_buffered_bodies_and_entries(envoy, origin):
         yield from chunked([BODY[20_000:]])
 
     origin.answers(steps)
-    asking = threading.Thread(target=envoy.get, args=["/hold"])
-    asking.start()
-    said = envoy.wait_for(
+    client_thread = threading.Thread(target=envoy.get, args=["/hold"])
+    client_thread.start()
+    gauges = envoy.wait_for(
         lambda: (now := stats(envoy))["memory.held"] and now, "a body that is held"
     )
-    assert said["memory.bytes"] >= 20_000
+    assert gauges["memory.bytes"] >= 20_000
     go_on.set()
-    asking.join()
+    client_thread.join()
     nothing = {"memory.held": 0, "memory.bytes": 0, "jobs.waiting": 0, "ssz.running": 0}
     envoy.wait_for(lambda: stats(envoy).items() >= nothing.items(), "nothing to be held")
     origin.answers(Node({"eth_chainId": b'"0x1"'}))
     envoy.post("/stored", call("eth_chainId", "[]"))
-    said = envoy.wait_for(
+    gauges = envoy.wait_for(
         lambda: (now := stats(envoy))["cache_memory.entries"] and now,
         "an entry in memory",
     )
-    assert said["cache_memory.bytes"] > 0
+    assert gauges["cache_memory.bytes"] > 0
 
 
 def test_histogram_has_the_lengths_of_responses(envoy, origin):

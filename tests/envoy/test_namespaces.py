@@ -23,7 +23,7 @@ CALL = call("eth_getBlockByHash", f'["0x{7:064x}",false]')
 def echo_node(name):
     """A node that returns the properties of a request, GET or call."""
 
-    def said(request):
+    def respond(request):
         place = [
             name,
             request.target.split("?")[0],
@@ -35,7 +35,7 @@ def echo_node(name):
             body = '{"jsonrpc":"2.0","id":1,"result":%s}' % json.dumps(body)
         return answer(body.encode(), headers=[("Cache-Control", "max-age=60")])
 
-    return said
+    return respond
 
 
 @pytest.fixture(scope="module")
@@ -178,19 +178,19 @@ def test_hit_is_a_response_of_the_same_route_and_node(host, envoy, origin, other
     other_origin.answers(echo_node("other"))
     places = [(envoy.port, "a.test", "a"), (envoy.port, "b.test", "b"), (envoy.port, "c.test", "c")]
     places.append((envoy.other_port, "a.test", "d"))
-    asked = [(*place, target, way) for place in places for target in ("/", "/x") for way in WAYS]
+    lookups = [(*place, target, way) for place in places for target in ("/", "/x") for way in WAYS]
     chance, hits = random.Random(7), 0
     for _ in range(3):
-        chance.shuffle(asked)
-        for port, host, one, target, way in asked:
+        chance.shuffle(lookups)
+        for port, host, one, target, way in lookups:
             response = send(port, host, target, way, method)
-            said = json.loads(response.decoded)
+            reply = json.loads(response.decoded)
             if method == "POST":
-                said = json.loads(said["result"])
-            assert said == expected(one, host, target, way), (one, way)
+                reply = json.loads(reply["result"])
+            assert reply == expected(one, host, target, way), (one, way)
             hits += response.header("Cache-Status").startswith("sszip; hit")
     # on a busy machine a lookup may exceed the 20 ms for which a sandbox waits for the daemon
-    assert hits <= 2 * len(asked) and hits >= (1.8 if host == "wasm" else 2) * len(asked)
+    assert hits <= 2 * len(lookups) and hits >= (1.8 if host == "wasm" else 2) * len(lookups)
 
 
 def test_route_without_a_name_bypasses_the_cache(start_envoy, origin):
@@ -206,8 +206,8 @@ def test_route_without_a_name_bypasses_the_cache(start_envoy, origin):
     assert statuses == ["sszip; fwd=bypass; detail=namespace"] * 3
     statuses = [envoy.post("/named", CALL).header("Cache-Status") for _ in range(2)]
     assert statuses[0] == "sszip; fwd=miss" and statuses[1].startswith("sszip; hit")
-    said = [line for line in envoy.error_log().splitlines() if "has no name" in line]
-    assert len(said) == 1 and 'cluster "node"' in said[0] and "[warning]" in said[0]
+    lines = [line for line in envoy.error_log().splitlines() if "has no name" in line]
+    assert len(lines) == 1 and 'cluster "node"' in lines[0] and "[warning]" in lines[0]
 
 
 def test_routes_of_one_namespace_share_entries(start_envoy, origin):

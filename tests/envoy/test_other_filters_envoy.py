@@ -66,10 +66,10 @@ def encoded(value):
 
 
 def token(**claims):
-    said = (
+    signed = (
         f"{encoded(json.dumps({'alg': 'HS256'}).encode())}.{encoded(json.dumps(claims).encode())}"
     )
-    return f"{said}.{encoded(hmac.digest(SECRET, said.encode(), hashlib.sha256))}"
+    return f"{signed}.{encoded(hmac.digest(SECRET, signed.encode(), hashlib.sha256))}"
 
 
 def named(name, one):

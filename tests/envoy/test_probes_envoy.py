@@ -76,14 +76,14 @@ def get(envoy, prefix, path, *headers, accept=None):
     return envoy.get(prefix.rstrip("/") + path, accept, headers=headers)
 
 
-def minimal(origin, chain, blocks, asked_at=SPEC, first=(), **options):
-    origin.answers([*first, *answer(data_json(chain.spec), **options)], asked_at)
+def minimal(origin, chain, blocks, probe_path=SPEC, first=(), **options):
+    origin.answers([*first, *answer(data_json(chain.spec), **options)], probe_path)
     origin.answers(lambda request: served(blocks["minimal"]) if "/blocks/7" in request.path else None)
     return bytes.fromhex(blocks["minimal"]["ssz"])
 
 
 @pytest.mark.parametrize(
-    "prefix, path, asked_at",
+    "prefix, path, probe_path",
     [
         ("/", BLOCK, SPEC),
         ("/below/", f"/a%20b//k{BLOCK}?x=/eth/v1/y", f"/below/a%20b//k{SPEC}"),
@@ -92,10 +92,10 @@ def minimal(origin, chain, blocks, asked_at=SPEC, first=(), **options):
         ("/cached/", BLOCK, SPEC),
     ],
 )
-def test_preset_is_probed_once_without_delaying_requests(envoy, origin, chain, blocks, prefix, path, asked_at):
+def test_preset_is_probed_once_without_delaying_requests(envoy, origin, chain, blocks, prefix, path, probe_path):
     """All workers know the preset after one probe, which is sent where the router sends."""
     go_on = threading.Event()
-    ssz = minimal(origin, chain, blocks, asked_at, [WaitFor(go_on)], split=scattered(prefix))
+    ssz = minimal(origin, chain, blocks, probe_path, [WaitFor(go_on)], split=scattered(prefix))
     conditions = [("If-None-Match", '"x"'), ("Range", "bytes=0-1"), ("X-Secret", "1"), ("X-Kept", "2")]
     first = get(envoy, prefix, path, OCTETS, *conditions)
     # no request waits for the probe
@@ -105,21 +105,21 @@ def test_preset_is_probed_once_without_delaying_requests(envoy, origin, chain, b
     assert known.body == ssz
     for _ in range(15):
         assert get(envoy, prefix, path, OCTETS).body == ssz
-    (asked,) = origin.received(asked_at)
-    assert asked.method == "GET"
-    assert asked.body == b""
-    assert asked.header("Accept") == "application/json"
-    assert asked.header("Accept-Encoding") == "identity"
-    assert asked.header("X-Kept") == "2"
-    assert asked.header("Host") == origin.last().header("Host")
+    (probe,) = origin.received(probe_path)
+    assert probe.method == "GET"
+    assert probe.body == b""
+    assert probe.header("Accept") == "application/json"
+    assert probe.header("Accept-Encoding") == "identity"
+    assert probe.header("X-Kept") == "2"
+    assert probe.header("Host") == origin.last().header("Host")
     if prefix == "/gnosis/a-key/":
-        assert asked.header("Host") == "node.test"
-        assert asked.header("X-Token") == "let-me"
-        assert asked.header("X-Secret") is None
+        assert probe.header("Host") == "node.test"
+        assert probe.header("X-Token") == "let-me"
+        assert probe.header("X-Secret") is None
     for name in ("Content-Length", "Transfer-Encoding", "If-None-Match", "Range"):
-        assert asked.header(name) is None, name
+        assert probe.header(name) is None, name
     # and the node gets no other probe
-    assert {request.path for request in origin.received()} <= {asked_at, origin.last().path}
+    assert {request.path for request in origin.received()} <= {probe_path, origin.last().path}
 
 
 def test_preset_is_read_from_a_compressed_response(envoy, origin, chain, blocks):
@@ -186,10 +186,10 @@ def test_submission_starts_a_probe_and_is_sent_once(envoy, origin, chain, cache_
     assert response.status == 200, response.body
     assert json.loads(origin.last(path).body) == block["data"]
     envoy.wait_for(lambda: origin.received(SPEC), "the question")
-    (asked,) = origin.received(SPEC)
-    assert (asked.method, asked.body) == ("GET", b"")
+    (probe,) = origin.received(SPEC)
+    assert (probe.method, probe.body) == ("GET", b"")
     for name in ("Content-Length", "Content-Type", "Transfer-Encoding", "Eth-Consensus-Version"):
-        assert asked.header(name) is None, name
+        assert probe.header(name) is None, name
     assert len(origin.received(path)) == 1
 
 

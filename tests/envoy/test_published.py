@@ -167,8 +167,8 @@ def test_pipelined_requests_are_answered_while_the_filter_config_changes(shape, 
     )  # fmt: skip
     envoy.wait_for(lambda: is_hit(envoy.ask(target, BLOCK)), "an answer to be stored")
     json_ = [("Content-Type", "application/json")]
-    asked = [call("eth_chainId"), BLOCK, BLOCK, BLOCK, BLOCK]
-    sent = [request_bytes(target, method="POST", headers=json_, body=body) for body in asked * 4]
+    calls = [call("eth_chainId"), BLOCK, BLOCK, BLOCK, BLOCK]
+    sent = [request_bytes(target, method="POST", headers=json_, body=body) for body in calls * 4]
     hits = 0
     for version in range(2, 200):
         if version > 31 and hits > 30 * 12:
@@ -176,7 +176,7 @@ def test_pipelined_requests_are_answered_while_the_filter_config_changes(shape, 
         with envoy.connect() as connection:
             connection.send(b"".join(sent))
             publish(path, version, shape.filter_of(min_length=version))
-            for body in asked * 4:
+            for body in calls * 4:
                 answered = connection.read("POST")
                 assert answered.status == 200, answered
                 assert (b'"of":"one"' in answered.body) == (body == BLOCK)
@@ -192,13 +192,13 @@ def curl(envoy, path, body, *headers, host="localhost", version="--http2"):
         for one in ("Content-Type: application/json", f"Host: {host}", *headers)
         for word in ("-H", one)
     ]
-    said = subprocess.run(
+    output = subprocess.run(
         ["curl", "-sk", version, "--compressed", "-D", "-", "-d", "@-", *fields, "-w", "\n%{http_version} %{http_code}",
          f"https://localhost:{envoy.port}{path}"],
         input=body, capture_output=True, check=True, timeout=30,
     ).stdout  # fmt: skip
-    said, _, figures = said.rpartition(b"\n")
-    head, _, body = said.partition(b"\r\n\r\n")
+    output, _, figures = output.rpartition(b"\n")
+    head, _, body = output.partition(b"\r\n\r\n")
     version, status = figures.decode().split()
     return int(status), version, head.decode().lower(), body
 
@@ -220,10 +220,10 @@ def test_chains_by_name_path_and_header_are_kept_apart(shape, origin, other, tmp
             ("/one", [], "mainnet.test", b"one"),
         ]:  # fmt: skip
             for version in ("--http2", "--http1.1"):
-                status, said, head, body = curl(
+                status, protocol, head, body = curl(
                     envoy, path, BLOCK, key, *fields, host=host, version=version
                 )
-                assert (status, said) == (200, version[6:].rstrip(".")), head
+                assert (status, protocol) == (200, version[6:].rstrip(".")), head
                 assert b'"of":"%b"' % name in body and "content-encoding: gzip" in head
             assert curl(envoy, path, BLOCK, *fields, host=host)[0] == 403
     hits = [curl(envoy, "/one", BLOCK, key)[2], curl(envoy, "/two", BLOCK, key)[2]]

@@ -63,8 +63,8 @@ class Calls:
             envoy.wait_for(lambda: self._hit(number), "an answer to be stored")  # noqa: B023
 
     def _hit(self, number):
-        said = self.envoy.ask(self.path, block(number, 1)).header("Cache-Status")
-        return said.startswith("sszip; hit")
+        cache_status = self.envoy.ask(self.path, block(number, 1)).header("Cache-Status")
+        return cache_status.startswith("sszip; hit")
 
     def __call__(self):
         numbers = [*self.known, *(next(_numbers) for _ in range(self.new))]
@@ -81,8 +81,8 @@ class Calls:
         answers = answers if isinstance(answers, list) else [answers]
         assert sorted(one["id"] for one in answers) == sorted(numbers)
         for one in answers:
-            said = json.dumps(one["result"]).encode()
-            assert said == result([f"0x{one['id']:064x}"])
+            value = json.dumps(one["result"]).encode()
+            assert value == result([f"0x{one['id']:064x}"])
         return "whole"
 
 

@@ -62,9 +62,9 @@ class Changes:
             "rds": ("config.route.v3.RouteConfiguration", self.as_routed()),
             "cds": ("config.cluster.v3.Cluster", self.cluster, *self.more),
         }[name]
-        said = [{"@type": f"type.googleapis.com/envoy.{kind}", **one} for one in resources]
+        typed_resources = [{"@type": f"type.googleapis.com/envoy.{kind}", **one} for one in resources]
         new = self.prefix / f"{name}.new"
-        new.write_text(json.dumps({"version_info": str(self.version), "resources": said}))
+        new.write_text(json.dumps({"version_info": str(self.version), "resources": typed_resources}))
         os.replace(new, self.prefix / f"{name}.json")
 
     def as_routed(self):
@@ -175,8 +175,8 @@ def test_stream_is_complete_when_its_listener_is_replaced(dynamic, origin):
                     *chunked([BODY[:20000]], last=False), WaitFor(go_on), *chunked([BODY[20000:]])])  # fmt: skip
     with dynamic.connect() as connection:
         connection.send(request_bytes("/", headers=GZIP))
-        origin_asked = lambda: origin.received()  # noqa: E731
-        dynamic.wait_for(origin_asked, "the node to be asked")
+        received = lambda: origin.received()  # noqa: E731
+        dynamic.wait_for(received, "the node to be asked")
         for number in range(3):
             dynamic.settings(cache=True, comp_level=1 + number)
             time.sleep(0.3)

@@ -94,7 +94,7 @@ def late(envoy):
     return lambda: envoy.late() - before
 
 
-def said(response):
+def cache_status(response):
     return response.header("Cache-Status") or ""
 
 
@@ -110,7 +110,7 @@ class TestTries:
         first = envoy.ask("/retry", CALL)
         assert (first.status, len(origin.received())) == (200, 3)
         assert all(request.body == CALL for request in origin.received())
-        assert "hit" in said(envoy.in_time(lambda: envoy.ask("/retry", CALL)))
+        assert "hit" in cache_status(envoy.in_time(lambda: envoy.ask("/retry", CALL)))
         assert len(origin.received()) <= 3 + late()
 
     def test_retry_of_a_split_batch_sends_the_same_part(self, envoy, origin):
@@ -136,14 +136,14 @@ class TestTries:
         slow.set()
         assert first.status == 200 and b"34" * 32 in first.decoded
         assert len(origin.received()) == 2
-        assert "hit" in said(envoy.in_time(lambda: envoy.ask("/hedge", body)))
+        assert "hit" in cache_status(envoy.in_time(lambda: envoy.ask("/hedge", body)))
 
     def test_mirror_gets_the_upstream_request(self, envoy, origin, second, late):
         origin.answers(Node(NODE))
         second.answers(answer(b"of no account", status=500))
         body = call("eth_getBlockByHash", '["0x%s",true]' % ("56" * 32))
         assert b"56" * 32 in envoy.ask("/mirror", body).decoded
-        assert "hit" in said(envoy.in_time(lambda: envoy.ask("/mirror", body)))
+        assert "hit" in cache_status(envoy.in_time(lambda: envoy.ask("/mirror", body)))
         envoy.wait_for(second.received, "the mirror to be asked")
         assert {request.body for request in second.received()} == {body}
         assert len(second.received()) <= 1 + late()
@@ -207,7 +207,7 @@ class TestRedirects:
     def test_followers_get_the_response_after_an_internal_redirect(self, envoy, origin, late):
         """The leader continues, and followers receive its response."""
         node, go_on = Node(NODE), threading.Event()
-        asked = call("eth_getBlockByHash", '["0x%s",true]' % ("78" * 32))
+        body = call("eth_getBlockByHash", '["0x%s",true]' % ("78" * 32))
 
         def moved(request):
             if request.path == "/elsewhere":
@@ -216,7 +216,7 @@ class TestRedirects:
 
         origin.answers(moved)
         with concurrent.futures.ThreadPoolExecutor(5) as pool:
-            answers = [pool.submit(envoy.ask, "/moved", asked) for _ in range(5)]
+            answers = [pool.submit(envoy.ask, "/moved", body) for _ in range(5)]
             envoy.wait_for(lambda: origin.received("/elsewhere"), "the redirect")
             time.sleep(0.2)
             go_on.set()
@@ -242,7 +242,7 @@ class TestOwnAnswers:
         assert response.status == 504
         slow.set()
         origin.answers(Node(NODE))
-        assert "fwd=miss" in said(envoy.ask("/timeout", CALL))
+        assert "fwd=miss" in cache_status(envoy.ask("/timeout", CALL))
 
     @pytest.mark.native("what has expired is in the memory of a process")
     @pytest.mark.parametrize("fails", ["timeout", "503", "closed"])
@@ -261,7 +261,7 @@ class TestOwnAnswers:
         response = envoy.ask(path, body)
         slow.set()
         assert response.status == 200 and b'"0x10"' in response.decoded, response
-        assert "fwd=stale" in said(response)
+        assert "fwd=stale" in cache_status(response)
 
     def test_unreachable_cluster_is_a_503(self, envoy):
         assert envoy.ask("/gone", CALL).status == 503
@@ -328,10 +328,10 @@ class TestOrder:
         assert {request.body for request in origin.received()} == {body}
         assert len(origin.received()) <= 1 + late()
 
-    @pytest.mark.parametrize("who", ["envoy", "node"])
-    def test_request_with_expect_continue_is_answered(self, start_envoy, origin, who):
+    @pytest.mark.parametrize("sender", ["envoy", "node"])
+    def test_request_with_expect_continue_is_answered(self, start_envoy, origin, sender):
         """Envoy sends 100 Continue itself, or forwards the node's."""
-        envoy = start_envoy([route("/", CACHED)], http={"proxy_100_continue": who == "node"})
+        envoy = start_envoy([route("/", CACHED)], http={"proxy_100_continue": sender == "node"})
         node = Node(NODE)
 
         def hurries(connection, request, received):
@@ -342,7 +342,7 @@ class TestOrder:
             for piece in node(request):
                 connection.sendall(piece)
 
-        origin.early = who == "node"
+        origin.early = sender == "node"
         origin.answers([hurries] if origin.early else node)
         fields = [JSON, ("Expect", "100-continue"), ("Content-Length", str(len(CALL)))]
         with envoy.connect() as connection:
@@ -351,7 +351,7 @@ class TestOrder:
             connection.send(CALL)
             response = connection.read("POST")
         assert response.status == 200 and b"ab" * 32 in response.body
-        assert ("fwd=miss" if who == "envoy" else "fwd=bypass") in said(response)
+        assert ("fwd=miss" if sender == "envoy" else "fwd=bypass") in cache_status(response)
 
     def test_early_hints_precede_a_compressed_response(self, envoy, origin):
         origin.answers([head(103, [("Link", "</a>")]), *answer(BODY)])
@@ -460,16 +460,19 @@ class TestTunnels:
             connection.sendall(
                 b"CONNECT somewhere:443 HTTP/1.1\r\nHost: somewhere:443\r\nAccept-Encoding: gzip\r\n\r\n"
             )
-            said = b""
-            while b"\r\n\r\n" not in said:
-                said += connection.recv(1000)
-            assert said.startswith(b"HTTP/1.1 200") and b"encoding" not in said.lower()
+            response_head = b""
+            while b"\r\n\r\n" not in response_head:
+                response_head += connection.recv(1000)
+            assert (
+                response_head.startswith(b"HTTP/1.1 200")
+                and b"encoding" not in response_head.lower()
+            )
             for piece in (b"{}", CALL, BODY):
                 connection.sendall(piece)
-                came = b""
-                while len(came) < len(piece):
-                    came += connection.recv(65536)
-                assert came == piece
+                echo = b""
+                while len(echo) < len(piece):
+                    echo += connection.recv(65536)
+                assert echo == piece
 
     @pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
     def test_grpc_unary_calls_are_forwarded_unchanged(self, tunnels, compression):
@@ -516,7 +519,7 @@ def test_headers_that_a_route_adds_are_absent_in_hits_of_the_module(host, start_
     origin.answers(Node(NODE))
     assert envoy.ask("/", CALL).all("X-Served-By") == ["us"]
     hit = envoy.in_time(lambda: envoy.ask("/", CALL))
-    assert "hit" in said(hit)
+    assert "hit" in cache_status(hit)
     assert hit.all("X-Served-By") == (["us"] if host == "wasm" else [])
     assert hit.all("Access-Control-Allow-Origin") == ["*"]
 

@@ -216,7 +216,9 @@ STORES = [
     },
     {"cache_owner": "unix:/run/sszip/socket", "cache_purge": "on"},
 ]
-WRONG = [(name, value, said) for name, (_, wrong) in SETTINGS.items() for value, said in wrong]
+WRONG = [
+    (name, value, message) for name, (_, wrong) in SETTINGS.items() for value, message in wrong
+]
 
 
 def validated(origin, *, of_filter, of_route=None):
@@ -254,19 +256,19 @@ def test_valid_settings_are_accepted_by_envoy(session_origin, place):
             if place == "filter"
             else {"of_filter": {}, "of_route": of_route}
         )
-        status, said = validated(session_origin, **places)
-        assert status == 0, said
+        status, text = validated(session_origin, **places)
+        assert status == 0, text
 
 
 @pytest.mark.parametrize("settings", STORES, ids=lambda settings: next(reversed(settings)))
 def test_valid_store_settings_are_accepted_by_envoy(session_origin, settings):
     JUDGE.validate(settings)
-    status, said = validated(session_origin, of_filter=settings)
-    assert status == 0, said
+    status, text = validated(session_origin, of_filter=settings)
+    assert status == 0, text
 
 
-@pytest.mark.parametrize("name, value, said", WRONG, ids=lambda value: json.dumps(value))
-def test_invalid_settings_are_rejected_by_envoy(session_origin, name, value, said):
+@pytest.mark.parametrize("name, value, message", WRONG, ids=lambda value: json.dumps(value))
+def test_invalid_settings_are_rejected_by_envoy(session_origin, name, value, message):
     """The error of filter and route has the setting's name and the allowed values."""
     settings = {name: value}
     assert not JUDGE.is_valid(settings)
@@ -277,7 +279,7 @@ def test_invalid_settings_are_rejected_by_envoy(session_origin, name, value, sai
         status, text = validated(session_origin, **place)
         assert status != 0
         line = re.search(rf'sszip: "{name}" (.*)', text)
-        assert line and said in line[1], text
+        assert line and message in line[1], text
 
 
 @pytest.mark.parametrize("name", sorted(OF_PROCESS))

@@ -244,14 +244,14 @@ def test_batch_is_looked_up_in_the_store(make, node):
     envoy.end()
     envoy.start()
     wait_until_linked(envoy)
-    asked = [node.count()]
+    counts = [node.count()]
     for number in range(0, 10, 2):
         calls = [by_hash(number, "5"), by_hash(number + 1, "6"), call("eth_chainId", id="7")]
         response = envoy.post("/", b"[" + b",".join(calls) + b"]")
         assert [b'"id":%d' % id in response.decoded for id in (5, 6, 7)] == [True] * 3
-        asked.append(node.count())
+        counts.append(node.count())
     # a lookup that takes longer than 20 ms on a busy machine is sent to the node
-    assert sum(one == other for one, other in itertools.pairwise(asked)) >= 3
+    assert sum(one == other for one, other in itertools.pairwise(counts)) >= 3
 
 
 NGINX = """
@@ -278,18 +278,18 @@ def test_entries_of_a_daemon_are_shared_by_nginx_and_envoy(make, daemon, origin,
         numbers = range(10)
 
         def stored():
-            kept = daemon.status()["fills"]["kept"]
-            return lambda: daemon.status()["fills"]["kept"] >= kept + 10
+            before = daemon.status()["fills"]["kept"]
+            return lambda: daemon.status()["fills"]["kept"] >= before + 10
 
-        for who, other in ((envoy, nginx), (nginx, envoy)):
+        for proxy, other in ((envoy, nginx), (nginx, envoy)):
             is_stored = stored()
-            assert hits(who, numbers) == 0
-            who.wait_for(is_stored, "all to be stored")
+            assert hits(proxy, numbers) == 0
+            proxy.wait_for(is_stored, "all to be stored")
             assert shares(other, numbers)
             # entries in the memory of both
             assert purge(other).status == 200
-            assert hits(who, numbers) == 0
-            assert purge(who).status == 200
+            assert hits(proxy, numbers) == 0
+            assert purge(proxy).status == 200
             assert hits(other, numbers) == 0
             daemon.purge(method="eth_getBlockByHash")
     finally:
@@ -300,7 +300,7 @@ class TestPurging:
     def test_purge_has_the_expected_status_and_body(self, make, node):
         envoy = make().start()
         wait_until_linked(envoy)
-        for method, query, status, said in (
+        for method, query, status, expected in (
             ("POST", "everything", 200, b'"generation":'),
             ("PURGE", "method=eth_chainId", 200, b'"generation":'),
             ("GET", "everything", 405, b"POST and PURGE"),
@@ -309,7 +309,7 @@ class TestPurging:
             ("POST", "method=a&method=b", 400, b"twice"),
         ):
             response = client.fetch(envoy.port, f"/purge?{query}", method=method)
-            assert (response.status, said in response.body) == (status, True), response.body
+            assert (response.status, expected in response.body) == (status, True), response.body
         body = b"x" * 300_000
         assert client.fetch(envoy.port, "/purge?everything", method="POST", body=body).status == 200
         assert node.count() == 0
@@ -426,7 +426,7 @@ class TestConfiguration:
         assert not (envoy.prefix / "cache").exists()
 
     @pytest.mark.parametrize(
-        "wrong, said",
+        "wrong, message",
         [
             ({"cache_path": "relative"}, '"cache_path" has an invalid value "relative"'),
             ({"cache_path": "/x max_size=1"}, '"max_size=1": it must be a size of at least 64m'),
@@ -438,9 +438,9 @@ class TestConfiguration:
         ],
         ids=str,
     )
-    def test_invalid_store_settings_are_rejected(self, make, wrong, said):
+    def test_invalid_store_settings_are_rejected(self, make, wrong, message):
         status, text = make(wrong).validate()
-        assert status != 0 and said in text
+        assert status != 0 and message in text
 
     def test_store_settings_are_rejected_in_a_route(self, session_origin):
         for wrong in ({"cache_path": "/x"}, {"cache_owner": "unix:/x"}):

@@ -51,8 +51,8 @@ def test_received_bytes_are_sent_while_the_node_pauses(envoy, origin, path):
                     *chunked([FIRST], last=False), WaitFor(go_on), *chunked([SECOND])])  # fmt: skip
     with envoy.connect() as connection:
         connection.send(request_bytes(path, headers=[("Accept-Encoding", "gzip")]))
-        said = connection.read_head()
-        assert said.header("Content-Encoding") == "gzip"
+        received_head = connection.read_head()
+        assert received_head.header("Content-Encoding") == "gzip"
         decoder, plain = zlib.decompressobj(31), b""
         while plain != FIRST:
             plain += decoder.decompress(connection.take(int(connection._line(), 16)))
@@ -151,7 +151,7 @@ def send_coalesced_requests(envoy, origin, clients):
     body = b'{"jsonrpc":"2.0","id":1,"result":"' + b"0" * 5000 + b'"}'
     origin.answers([head(200, [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]),
                     WaitFor(go_on), body])  # fmt: skip
-    asked = (
+    request_body = (
         b'{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByHash","params":["0x'
         + b"%064x" % clients
         + b'",true]}'
@@ -161,7 +161,7 @@ def send_coalesced_requests(envoy, origin, clients):
     def send():
         headers = [("Content-Type", "application/json"), ("Accept-Encoding", "gzip")]
         with envoy.connect() as connection:
-            response = connection.exchange("/herd", method="POST", headers=headers, body=asked)
+            response = connection.exchange("/herd", method="POST", headers=headers, body=request_body)
         got.append((response.status, response.decoded))
 
     threads = [threading.Thread(target=send) for _ in range(clients)]

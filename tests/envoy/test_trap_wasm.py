@@ -116,16 +116,16 @@ class Later(threading.Thread):
     def __init__(self, envoy, number):
         super().__init__(daemon=True)
         self.envoy, self.number = envoy, number
-        self.said = None
+        self.result = None
         self.start()
 
     def run(self):
-        self.said = send(self.envoy, self.number)
+        self.result = send(self.envoy, self.number)
 
     def status(self):
         self.join(40)
-        assert self.said, "it was never answered"
-        return self.said[0]
+        assert self.result, "it was never answered"
+        return self.result[0]
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
@@ -152,10 +152,10 @@ def test_response_that_exceeds_the_memory_of_the_sandbox_is_sent_or_truncated(ma
     envoy = make()
     long = b'{"jsonrpc":"2.0","id":1,"result":"0x' + b"0123456789abcdef" * (1 << 20) + b'"}'
     origin.answers(answer(long))
-    asked = by_hash(next(_numbers))
+    call_body = by_hash(next(_numbers))
     for _ in range(3):
         try:
-            response = client.fetch(envoy.port, "/", method="POST", headers=JSON, body=asked)
+            response = client.fetch(envoy.port, "/", method="POST", headers=JSON, body=call_body)
         except client.Truncated:
             continue
         assert response.status in (200, 503)
@@ -208,11 +208,11 @@ def test_failed_sandboxes_lose_few_requests_under_load(make, node):
     envoy = make(workers=4, stream_idle_timeout="2s")
     number = next(_numbers)
     envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
-    ends, said = threading.Event(), []
+    ends, statuses = threading.Event(), []
 
     def load():
         while not ends.is_set():
-            said.append(send(envoy, number)[0])
+            statuses.append(send(envoy, number)[0])
 
     threads = [threading.Thread(target=load) for _ in range(8)]
     for one in threads:
@@ -223,8 +223,8 @@ def test_failed_sandboxes_lose_few_requests_under_load(make, node):
     ends.set()
     for one in threads:
         one.join()
-    lost = [status for status in said if status != 200]
-    assert set(lost) <= set(ENDED) and len(lost) <= 5 * len(threads) < said.count(200)
+    lost = [status for status in statuses if status != 200]
+    assert set(lost) <= set(ENDED) and len(lost) <= 5 * len(threads) < statuses.count(200)
     envoy.wait_for(lambda: is_hit(envoy, number), "a hit")
 
 

@@ -41,7 +41,7 @@ def test_connect_under_a_rule_is_rejected(envoy, origin):
     assert not origin.received()
 
 
-@pytest.mark.parametrize("path, asked, protocol, status", [
+@pytest.mark.parametrize("path, requested, protocol, status", [
     ("/", None, b"h2c", 502),
     ("/", None, b"websocket", 502),
     ("/allowed", None, b"websocket", 502),
@@ -49,14 +49,14 @@ def test_connect_under_a_rule_is_rejected(envoy, origin):
     ("/allowed", b"websocket", b"websocket", 101),
     ("/free", b"websocket", b"websocket", 101),
 ])  # fmt: skip
-def test_switch_of_protocols_is_forwarded_only_when_it_was_allowed(envoy, origin, path, asked, protocol, status):
+def test_switch_of_protocols_is_forwarded_only_when_it_was_allowed(envoy, origin, path, requested, protocol, status):
     origin.answers([SWITCHED % protocol, CloseWithoutResponse(1)])
-    fields = b"Upgrade: %b\r\nConnection: Upgrade\r\n" % asked if asked else b""
+    fields = b"Upgrade: %b\r\nConnection: Upgrade\r\n" % requested if requested else b""
     with Connection(envoy.direct) as connection:
         connection.send(b"GET %b HTTP/1.1\r\nHost: x\r\n%b\r\n" % (path.encode(), fields))
         response = connection.read_head()
     # Envoy itself rejects an unsolicited 101 as invalid in HTTP/1.1
-    assert response.status == status or (asked is None and response.status in (502, 503))
+    assert response.status == status or (requested is None and response.status in (502, 503))
     assert len(origin.received()) == 1
 
 

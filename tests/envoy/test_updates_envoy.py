@@ -62,7 +62,7 @@ def rpc(envoy, origin):
 @pytest.mark.parametrize("path", ["/place", "/rewritten/a"])
 def test_clients_get_the_stale_response_until_the_update_is_stored(rpc, envoy, origin, path):
     path = f"{path}/{rpc.chain}"
-    asked_at = path.replace("/rewritten/", "/deep/")
+    upstream_path = path.replace("/rewritten/", "/deep/")
     rpc(path, headers=[("X-Client", "0"), ("X-Secret", "0")])
     node = rpc.serve(b'"0x2"')
     gate = node.gates["eth_blockNumber"] = threading.Event()
@@ -73,8 +73,8 @@ def test_clients_get_the_stale_response_until_the_update_is_stored(rpc, envoy, o
     envoy.wait_for(node.count, "the update")
     # body, head and target of the first request, as the router makes them
     assert node.asked == [{"jsonrpc": "2.0", "id": 0, "method": "eth_blockNumber", "params": []}]
-    first, request = origin.received(asked_at)
-    assert request.target == f"{asked_at}?chain={rpc.chain}" and request.method == "POST"
+    first, request = origin.received(upstream_path)
+    assert request.target == f"{upstream_path}?chain={rpc.chain}" and request.method == "POST"
     assert request.header("Accept-Encoding") == "identity"
     assert request.header("X-Client") == "1"
     assert request.header("Host") == first.header("Host")
@@ -92,11 +92,11 @@ def test_client_waits_for_the_update_when_its_route_was_not_used_before(rpc, ori
     store."""
     rpc("/place")
     rpc.serve(b'"0x2"')
-    asked = rpc.chain
+    chain = rpc.chain
     # another host is another route to the router, and another key to the cache
     with rpc.nginx.connect() as connection:
         fields = [("Content-Type", "application/json"), ("Host", "b.test")]
-        target = f"/place?chain={asked}"
+        target = f"/place?chain={chain}"
         response = connection.exchange(target, method="POST", headers=fields, body=call("eth_blockNumber"))
     assert result_of(response) == "0x2"
 
@@ -300,7 +300,7 @@ def test_responses_never_go_back_when_clients_and_node_abort_at_random(envoy, or
 
     origin.answers(node)
     faults = []
-    given = {True: 0, False: 0}
+    counts = {True: 0, False: 0}
 
     def client_of(seed):
         chance = random.Random(seed)
@@ -320,11 +320,11 @@ def test_responses_never_go_back_when_clients_and_node_abort_at_random(envoy, or
                     response = connection.read("POST")
             except (Malformed, Truncated, OSError):
                 continue  # the node aborted after the head was sent
-            if response.status != 200 or "result" not in (said := json.loads(response.decoded)):
+            if response.status != 200 or "result" not in (reply := json.loads(response.decoded)):
                 continue
-            if said["id"] != number:
-                faults.append((path, number, said["id"]))
-            given[response.header("Cache-Status").startswith("sszip; hit")] += 1
+            if reply["id"] != number:
+                faults.append((path, number, reply["id"]))
+            counts[response.header("Cache-Status").startswith("sszip; hit")] += 1
 
     clients = [threading.Thread(target=client_of, args=(seed,)) for seed in range(6)]
     for thread in clients:
@@ -332,7 +332,7 @@ def test_responses_never_go_back_when_clients_and_node_abort_at_random(envoy, or
     for thread in clients:
         thread.join()
     assert not faults
-    assert given[True] > 200 and given[False] > 0, given
+    assert counts[True] > 200 and counts[False] > 0, counts
     origin.answers(Node({"eth_blockNumber": b'"0xffff"'}))
 
     def is_last(path):

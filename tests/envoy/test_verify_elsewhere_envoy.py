@@ -31,7 +31,7 @@ def batch(*numbers):
     return b"[" + b",".join(block(number, str(number)) for number in numbers) + b"]"
 
 
-def told(envoy, at="/status"):
+def verdict_counts(envoy, at="/status"):
     return json.loads(client.fetch(getattr(envoy, "port", envoy), f"{at}?format=json").decoded)["verified"]
 
 
@@ -114,10 +114,10 @@ def test_hits_are_verified_behind_tls_with_rates_and_a_policy(rpc, origin):
 
     def verdicts():
         rpc.send("/", block(1))
-        return told(rpc.local, "/")
+        return verdict_counts(rpc.local, "/")
 
     rpc.envoy.wait_for(lambda: verdicts().get("same", 0) > 5, "hits to be verified")
-    assert told(rpc.local, "/").keys() == {"same"}
+    assert verdict_counts(rpc.local, "/").keys() == {"same"}
     # a denied call is no hit, and is not verified
     denied = call("debug_traceBlock", id="5")
     got = json.loads(rpc.send("/", b"[" + denied + b"," + block(1, "6") + b"]").decoded)
@@ -159,16 +159,16 @@ def test_verdicts_are_right_while_listeners_routes_and_clusters_change(origin):
                 envoy.wait_for(lambda before=before: envoy.updates() > before, "the update")
                 envoy.wait_for(lambda answered=answered: load.answered > answered + 20, "answers")
         assert not load.faults, load.faults[:3]
-        envoy.wait_for(lambda: told(envoy).get("same", 0) > 50, "hits to be verified")
+        envoy.wait_for(lambda: verdict_counts(envoy).get("same", 0) > 50, "hits to be verified")
         # background requests of a removed filter are aborted
-        assert told(envoy).keys() <= {"same", "unanswered"}
+        assert verdict_counts(envoy).keys() <= {"same", "unanswered"}
         assert "a hit was wrong" not in envoy.error_log()
         envoy.expect("a hit was wrong")
         node.results["eth_getBlockByHash"] = RESULT.replace(b'"0x1"', b'"0x2"')
 
         def verdicts():
             envoy.ask("/", block(1))
-            return told(envoy)
+            return verdict_counts(envoy)
 
         envoy.wait_for(lambda: verdicts().get("different"), "it to be seen")
     finally:

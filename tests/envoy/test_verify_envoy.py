@@ -38,7 +38,7 @@ ROUTES = [
 ]
 
 
-def told(port):
+def verdict_counts(port):
     # Envoy counts verdicts with the next request of a client
     client.fetch(port, "/never/counts")
     return json.loads(client.fetch(port, "/status?format=json").decoded)["verified"]
@@ -52,4 +52,4 @@ def nginx(start_envoy):
 
 @pytest.fixture
 def place(nginx, origin):
-    return lambda path="/": Verified(nginx, origin, lambda: told(nginx.port), path)
+    return lambda path="/": Verified(nginx, origin, lambda: verdict_counts(nginx.port), path)

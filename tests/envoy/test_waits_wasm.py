@@ -56,13 +56,13 @@ class ConcurrentClients:
     def __init__(self, number, envoys):
         self.answers = []
         self.threads = [
-            threading.Thread(target=self._ask, args=(envoy, by_hash(number, id=str(id))))
+            threading.Thread(target=self._send, args=(envoy, by_hash(number, id=str(id))))
             for id, envoy in enumerate(envoys)
         ]
         for thread in self.threads:
             thread.start()
 
-    def _ask(self, envoy, body):
+    def _send(self, envoy, body):
         self.answers.append(envoy.post("/", body))
 
     def all(self):
@@ -106,10 +106,10 @@ class TestCoalescing:
             number = next(_numbers)
             gate = node.gates[METHOD] = threading.Event()
             before = node.count()
-            asking = ConcurrentClients(number, [hosts[n % len(hosts)] for n in range(30)])
+            clients = ConcurrentClients(number, [hosts[n % len(hosts)] for n in range(30)])
             arrived(hosts, 30)
             gate.set()
-            asking.all()
+            clients.all()
             if node.count() == before + 1:
                 break
 
@@ -119,10 +119,10 @@ class TestCoalescing:
             number = next(_numbers)
             gate = node.gates[METHOD] = threading.Event()
             before = node.count()
-            asking = ConcurrentClients(number, envoys * 2)
+            clients = ConcurrentClients(number, envoys * 2)
             assert not gate.wait(2.5)
             gate.set()
-            asking.all()
+            clients.all()
             if node.count() == before + 1:
                 break
 
@@ -131,10 +131,10 @@ class TestCoalescing:
         number = next(_numbers)
         gate = node.gates[METHOD] = threading.Event()
         before = node.count()
-        asking = ConcurrentClients(number, envoys * 4)
+        clients = ConcurrentClients(number, envoys * 4)
         arrived(envoys, 12)
         gate.set()
-        asking.all()
+        clients.all()
         assert node.count() == before + 12
 
 
@@ -145,12 +145,12 @@ def test_hundreds_of_concurrent_lookups_of_a_few_keys_are_hits(envoys, node):
     numbers = [next(_numbers) for _ in range(3)]
     envoy.wait_for(lambda: hits(envoy, numbers), "hits")
     headers = [("Content-Type", "application/json")]
-    asked = [
+    requests = [
         client.request_bytes("/", method="POST", headers=headers, body=by_hash(numbers[n % 3]))
         for n in range(32)
     ]
     waiting = selectors.DefaultSelector()
-    for request in asked:
+    for request in requests:
         connection = client.Connection(envoy.port)
         waiting.register(connection.socket, selectors.EVENT_READ, (connection, request))
         connection.send(request)
@@ -176,7 +176,7 @@ class TestLeaderAborts:
             leader = send_call(envoys[0], number)
             envoys[0].wait_for(lambda before=before: node.count() > before, "the leader")
             hosts = [envoys[n] for n in followers]
-            asking = ConcurrentClients(number, hosts * 4)
+            clients = ConcurrentClients(number, hosts * 4)
             arrived(list({id(one): one for one in [envoys[0], *hosts]}.values()), 4 * len(hosts) + 1)
             # followers look it up meanwhile
             assert not gate.wait(0.2)
@@ -185,7 +185,7 @@ class TestLeaderAborts:
             # long before the lease would end
             envoys[0].wait_for(lambda before=before: node.count() > before + 1, "another", seconds=8)
             gate.set()
-            asking.all()
+            clients.all()
             if was_alone and node.count() == before + 2:
                 break
 
@@ -198,10 +198,10 @@ class TestLeaderAborts:
         envoys[0].wait_for(lambda: node.count() > before, "the leader")
         leader.reset()
         arrived(envoys[:1], 0)
-        asking = ConcurrentClients(number, [envoys[1]])
+        clients = ConcurrentClients(number, [envoys[1]])
         envoys[1].wait_for(lambda: node.count() > before + 1, "the next one", seconds=8)
         gate.set()
-        asking.all()
+        clients.all()
 
     def test_other_followers_get_the_response_when_some_abort(self, envoys, node):
         """A wait at the daemon that is shared by followers ends with one of them."""
@@ -212,13 +212,13 @@ class TestLeaderAborts:
         envoys[0].wait_for(lambda: node.count() > before, "the leader")
         leaving = [send_call(envoys[1], number) for _ in range(5)]
         arrived(envoys[1:2], 5)
-        asking = ConcurrentClients(number, [envoys[1]] * 5)
+        clients = ConcurrentClients(number, [envoys[1]] * 5)
         arrived(envoys[1:2], 10)
         for one in leaving:
             one.reset()
         arrived(envoys[1:2], 5)
         gate.set()
-        asking.all()
+        clients.all()
         leader.close()
         envoys[1].wait_for(lambda: hits(envoys[1], [number]), "a hit")
 
@@ -226,10 +226,10 @@ class TestLeaderAborts:
         for turn in range(60):
             number = next(_numbers)
             leaving = [send_call(envoys[turn % 3], number) for _ in range(3)]
-            asking = ConcurrentClients(number, [envoys[(turn + 1) % 3]])
+            clients = ConcurrentClients(number, [envoys[(turn + 1) % 3]])
             for one in leaving:
                 one.reset()
-            asking.all()
+            clients.all()
         arrived(envoys, 0)
         for envoy in envoys:
             number = next(_numbers)
@@ -239,7 +239,7 @@ class TestLeaderAborts:
 class TestPurges:
     def test_purge_has_the_expected_status_and_body(self, envoys, node):
         before = node.count()
-        for method, query, status, said in (
+        for method, query, status, expected in (
             ("POST", "everything", 200, b'"generation":'),
             ("PURGE", "method=eth_chainId", 200, b'"generation":'),
             ("GET", "everything", 405, b"POST and PURGE"),
@@ -248,7 +248,7 @@ class TestPurges:
             ("POST", "method=a&method=b", 400, b"twice"),
         ):
             response = client.fetch(envoys[0].port, f"/purge?{query}", method=method)
-            assert (response.status, said in response.body) == (status, True), response.body
+            assert (response.status, expected in response.body) == (status, True), response.body
         body = b"x" * 300_000
         response = client.fetch(envoys[0].port, "/purge?everything", method="POST", body=body)
         assert response.status == 200
@@ -259,13 +259,13 @@ class TestPurges:
         number = next(_numbers)
         gate = node.gates[METHOD] = threading.Event()
         before = node.count()
-        asking = ConcurrentClients(number, [envoys[0]])
+        clients = ConcurrentClients(number, [envoys[0]])
         envoys[0].wait_for(lambda: node.count() > before, "the first one")
         assert purge(envoys[1]) == 200
         after = ConcurrentClients(number, [envoys[1]] * 3)
         arrived(envoys[1:2], 3)
         gate.set()
-        asking.all()
+        clients.all()
         after.all()
         assert node.count() > before + 1
 
