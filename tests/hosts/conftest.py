@@ -37,12 +37,12 @@ def pytest_generate_tests(metafunc):
 
 def pytest_collection_modifyitems(config, items):
     """Deselects, and does not skip, tests of hosts on which this suite does not run."""
-    kept, left_out = [], []
+    selected, left_out = [], []
     for item in items:
         only = item.get_closest_marker("hosts")
-        (left_out if only and not set(only.args) & set(hosts.HOSTS) else kept).append(item)
+        (left_out if only and not set(only.args) & set(hosts.HOSTS) else selected).append(item)
     config.hook.pytest_deselected(items=left_out)
-    items[:] = kept
+    items[:] = selected
 
 
 @pytest.fixture(scope="module")

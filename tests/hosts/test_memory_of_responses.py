@@ -318,16 +318,16 @@ def test_truncated_responses_leak_no_memory_when_transcoded(host, transcoding, o
     origin.answers([node], CONSOLIDATIONS)
     for _ in range(20):
         connections = []
-        for wanted, who, sent in itertools.product(WANTED, ("client", "node"), (0, 1, 5_000, 70_000, 1_000_000)):
+        for wanted, ended_by, sent in itertools.product(WANTED, ("client", "node"), (0, 1, 5_000, 70_000, 1_000_000)):
             for accept in ([], GZIP, []):
-                fields = [("Accept", wanted), ("X-Wanted", wanted), ("X-Ends", who), ("X-Sent", str(sent)), *accept]
+                fields = [("Accept", wanted), ("X-Wanted", wanted), ("X-Ends", ended_by), ("X-Sent", str(sent)), *accept]
                 connection = server.connect()
                 connection.send(request_bytes(f"{CONSOLIDATIONS}?n={next(numbers)}", headers=fields))
-                connections.append((who, connection))
+                connections.append((ended_by, connection))
         count = len(connections)
         server.wait_for(lambda count=count: len(origin.received(CONSOLIDATIONS)) == count, "all to be asked for")
-        for who, connection in connections:
-            if who == "client":
+        for ended_by, connection in connections:
+            if ended_by == "client":
                 connection.reset()
                 continue
             # no complete response can be made of a truncated one

@@ -49,9 +49,9 @@ def send(server, place, method, query, headers, body):
 
 @pytest.mark.parametrize("reading", READINGS, ids=range(len(READINGS)))
 def test_request_is_rejected_when_a_lenient_reader_finds_a_denied_method(server, origin, readers, reading):
-    who, method, query, kind, body = reading
+    reader, method, query, kind, body = reading
     body = encoded(body)
-    found = readers.all[who](method, query, {"content-type": kind}, body)
+    found = readers.all[reader](method, query, {"content-type": kind}, body)
     assert any(is_denied(name) for name in found if name), "that reader would not call it"
     for place in PLACES:
         send(server, place, method, query, [("Content-Type", kind)], body)
@@ -73,4 +73,4 @@ def test_random_requests_that_pass_have_no_denied_method_for_any_reader(host, se
 
 
 def test_readers_have_one_reading_at_least():
-    assert set(IN_PYTHON) | {"go"} == {who for who, *_ in READINGS}
+    assert set(IN_PYTHON) | {"go"} == {reader for reader, *_ in READINGS}

@@ -86,7 +86,7 @@ def refused(id):
 def one(server, id):
     return json.loads(server.ask("/limited", call("trace_block", '["0x1"]', str(id))).decoded)
 
-def asking(server, path, body):
+def open_request(server, path, body):
     """A connection whose client may abort."""
     connection = Connection(server.port)
     connection.send(request_bytes(path, method="POST", headers=[JSON], body=body))
@@ -119,9 +119,9 @@ class TestPlaces:
         assert not origin.received()
 
     def test_denied_call_in_a_coding_does_not_reach_the_node(self, server, origin, path):
-        for body, said in ((BAD, DENIED), (BATCH, [DENIED, CHAIN])):
+        for body, expected in ((BAD, DENIED), (BATCH, [DENIED, CHAIN])):
             response = server.ask(path, gzip.compress(body), headers=[("Content-Encoding", "gzip")])
-            assert json.loads(response.decoded) == said
+            assert json.loads(response.decoded) == expected
         assert server.ask(path, BAD, headers=[("Content-Encoding", "br")]).status == 415
         assert set(called(origin)) <= {"eth_chainId"}
 
@@ -248,7 +248,7 @@ class TestLimits:
             gate.set()
             for client in clients:
                 client.join(20)
-        assert sorted(said["id"] for said in got if said.get("result") == []) == [1, 2]
+        assert sorted(reply["id"] for reply in got if reply.get("result") == []) == [1, 2]
         # permits are released
         server.wait_for(lambda: "result" in one(server, 5), "room")
 
@@ -256,7 +256,7 @@ class TestLimits:
         gate = node.gates["trace_block"] = threading.Event()
         clients = []
         for _ in range(2):
-            clients.append(asking(server, "/limited", TRACE))
+            clients.append(open_request(server, "/limited", TRACE))
         try:
             server.wait_for(lambda: node.count("trace_block") == 2, "both to be with the node")
             assert one(server, 3) == refused(3)
@@ -304,5 +304,5 @@ class TestLongAnswers:
     def test_response_limit_is_enforced_after_clients_abort(self, server, origin, framing):
         origin.answers(answer(result_of_length(1_100_000), framing=framing))
         for _ in range(20):
-            asking(server, "/bounded", LOGS).close()
+            open_request(server, "/bounded", LOGS).close()
         assert json.loads(server.ask("/bounded", LOGS).decoded) == TOO_LONG
