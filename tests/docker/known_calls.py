@@ -60,8 +60,8 @@ def call(method, params, id_=1):
     return {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
 
 
-def send_call(url, asked, coding="identity"):
-    return fetch(url, "/", json.dumps(asked), Content_Type="application/json", Accept_Encoding=coding)
+def send_call(url, request, coding="identity"):
+    return fetch(url, "/", json.dumps(request), Content_Type="application/json", Accept_Encoding=coding)
 
 
 @dataclasses.dataclass
@@ -69,7 +69,7 @@ class Outcome:
     at: float
     proxy: str
     # "right", "failed" or "wrong"
-    what: str
+    verdict: str
     why: str = ""
 
 
@@ -102,17 +102,17 @@ class Stream:
         while not self.over.wait(self.PAUSE):
             coding = dice.choice(["gzip", "identity"])
             rows = dice.sample(self.known, dice.choice([1, 1, 1, 3]))
-            asked = [call(method, params, next(self.ids)) for method, params, _ in rows]
-            wanted = [{"jsonrpc": "2.0", "id": one["id"], "result": row[2]} for one, row in zip(asked, rows, strict=True)]
+            request = [call(method, params, next(self.ids)) for method, params, _ in rows]
+            wanted = [{"jsonrpc": "2.0", "id": one["id"], "result": row[2]} for one, row in zip(request, rows, strict=True)]
             if len(rows) == 1:
-                asked, wanted = asked[0], wanted[0]
+                request, wanted = request[0], wanted[0]
             began = time.monotonic()
-            self.outcomes.append(Outcome(began, proxy, *self.judge(url, asked, wanted, coding)))
+            self.outcomes.append(Outcome(began, proxy, *self.judge(url, request, wanted, coding)))
 
     @staticmethod
-    def judge(url, asked, wanted, coding):
+    def judge(url, request, wanted, coding):
         try:
-            answer = send_call(url, asked, coding)
+            answer = send_call(url, request, coding)
         except ProxyError as error:
             return "failed", str(error)
         except (OSError, EOFError) as error:
@@ -124,10 +124,10 @@ class Stream:
                 return ("right",)
         except ValueError:
             pass
-        return "wrong", f"{asked} is answered {answer.body[:200]}"
+        return "wrong", f"{request} is answered {answer.body[:200]}"
 
-    def outcomes_of(self, proxy, what, since=0.0):
-        return [one for one in list(self.outcomes) if one.proxy == proxy and one.what == what and one.at >= since]
+    def outcomes_of(self, proxy, verdict, since=0.0):
+        return [one for one in list(self.outcomes) if one.proxy == proxy and one.verdict == verdict and one.at >= since]
 
     def has_responses(self, count=10, since=None):
         """Whether each proxy has given `count` right responses since then."""

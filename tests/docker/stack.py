@@ -40,14 +40,14 @@ def free_ports(count):
     return ports
 
 
-def wait_for(what, condition, seconds=LIMIT):
+def wait_for(description, condition, seconds=LIMIT):
     """Waits until `condition` returns a true value, and returns it."""
     end = time.monotonic() + seconds
     while True:
         if value := condition():
             return value
         if time.monotonic() > end:
-            raise AssertionError(f"{what}: not within {seconds} s")
+            raise AssertionError(f"{description}: not within {seconds} s")
         time.sleep(0.1)
 
 
@@ -73,10 +73,10 @@ class Stack:
             timeout=seconds, check=False, cwd=FOLDER, stdin=subprocess.DEVNULL,
         )
         if check and done.returncode:
-            raise AssertionError(f"compose {' '.join(arguments)}: {done.stderr or done.stdout}\n{self.said()}")
+            raise AssertionError(f"compose {' '.join(arguments)}: {done.stderr or done.stdout}\n{self.logs()}")
         return done
 
-    def said(self):
+    def logs(self):
         return self.compose("logs", "--no-color", "--tail", "40", check=False).stdout
 
     def up(self, *services, **environment):

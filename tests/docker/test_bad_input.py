@@ -13,7 +13,7 @@ RUN = ("run", "--rm", "--read-only", "--cap-drop", "ALL", "--tmpfs", "/tmp")
 
 @pytest.mark.parametrize("image", ["nginx", "envoy"])
 @pytest.mark.parametrize(
-    "url, said",
+    "url, message",
     [
         ("node:8545", "is not http://HOST[:PORT][/PATH]"),
         ("http://node:8545/?key=1", "is not http://HOST[:PORT][/PATH]"),
@@ -23,10 +23,10 @@ RUN = ("run", "--rm", "--read-only", "--cap-drop", "ALL", "--tmpfs", "/tmp")
         ("http://a|b;c:8545", "characters that are none of a URL"),
     ],
 )
-def test_invalid_node_url_is_reported_with_its_remedy(image, url, said):
+def test_invalid_node_url_is_reported_with_its_remedy(image, url, message):
     done = docker(*RUN, "--network", "none", "--env", f"NODE_URL={url}", f"sszip-{image}:{TAG}", check=False)
     assert done.returncode != 0
-    assert f"NODE_URL={url}" in done.stderr and said in done.stderr
+    assert f"NODE_URL={url}" in done.stderr and message in done.stderr
 
 
 def test_invalid_head_url_is_reported():
@@ -66,10 +66,10 @@ def test_allocated_port_is_reported(stack):
 
 def test_missing_engine_is_reported(tmp_path):
     environment = os.environ | {"DOCKER_HOST": f"unix://{tmp_path}/none"}
-    for arguments, status, said in (([], 1, "no engine"), (["--if-possible"], 0, "not run")):
+    for arguments, status, message in (([], 1, "no engine"), (["--if-possible"], 0, "not run")):
         done = subprocess.run([ROOT / "scripts/docker-test", *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == status
-        assert said in done.stdout + done.stderr and f"DOCKER_HOST=unix://{tmp_path}/none" in done.stderr
+        assert message in done.stdout + done.stderr and f"DOCKER_HOST=unix://{tmp_path}/none" in done.stderr
 
 
 def test_second_stack_is_independent_and_works_with_a_full_disk(stack):

@@ -33,9 +33,9 @@ def test_sszip_serves_the_nodes_of_eth_docker():
         status = json.loads(one.compose("exec", "-T", "sszip-cached", "sszip-cached", "--status", "/tmp/cached.toml").stdout)
         assert {chain["name"] for chain in status["chains"]} == {"hoodi", "hoodi-beacon"}
         # labels for its Prometheus and its traefik
-        told = labels("sszip")
-        metrics = one.compose("exec", "-T", "sszip", "bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{told['metrics.port']}; "
-                              f"printf 'GET {told['metrics.path']} HTTP/1.0\\r\\n\\r\\n' >&3; timeout {LIMIT} cat <&3").stdout
+        monitoring_labels = labels("sszip")
+        metrics = one.compose("exec", "-T", "sszip", "bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{monitoring_labels['metrics.port']}; "
+                              f"printf 'GET {monitoring_labels['metrics.path']} HTTP/1.0\\r\\n\\r\\n' >&3; timeout {LIMIT} cat <&3").stdout
         assert "sszip_requests_total" in metrics
         found = json.loads(docker("inspect", one.id("sszip")).stdout)[0]["Config"]["Labels"]
         assert found["traefik.http.routers.sszip.rule"] == "Host(`sszip.example.org`)"

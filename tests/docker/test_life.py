@@ -25,7 +25,7 @@ def settle(stream, since):
 
 
 def judge(stream, began, may_fail):
-    wrong = [one for one in stream.outcomes if one.what == "wrong"]
+    wrong = [one for one in stream.outcomes if one.verdict == "wrong"]
     assert not wrong, wrong[:3]
     for proxy in PROXIES:
         failed = stream.outcomes_of(proxy, "failed", began)
@@ -34,12 +34,12 @@ def judge(stream, began, may_fail):
 
 
 def test_wrong_response_is_detected_by_the_stream(stack):
-    asked = call("eth_chainId", [], 7)
+    request = call("eth_chainId", [], 7)
     good = {"jsonrpc": "2.0", "id": 7, "result": "0x1"}
     url = stack.url("nginx")
-    assert Stream.judge(url, asked, good, "gzip") == ("right",)
+    assert Stream.judge(url, request, good, "gzip") == ("right",)
     for other in ({"result": "0x2"}, {"id": 8}, {"id": "7"}):
-        assert Stream.judge(url, asked, good | other, "gzip")[0] == "wrong"
+        assert Stream.judge(url, request, good | other, "gzip")[0] == "wrong"
 
 
 @pytest.mark.parametrize("service", AWAY)
@@ -114,14 +114,14 @@ def test_proxies_find_a_node_at_another_address(stack, stream, squatter):
     began = time.monotonic()
     stack.up("--no-deps", "--force-recreate", "node")
     assert stack.address("node") != squatter
-    asked = call("eth_getBlockByNumber", ["0x14ffff9", False])
-    own = send_call(stack.url("node"), asked).json()
+    request = call("eth_getBlockByNumber", ["0x14ffff9", False])
+    own = send_call(stack.url("node"), request).json()
     for proxy in PROXIES:
         # the call must not be stored
         stack.purge()
 
         def answered(proxy=proxy):
-            answer = send_call(stack.url(proxy), asked)
+            answer = send_call(stack.url(proxy), request)
             return answer.status == 200 and answer.json() == own
 
         wait_for(f"{proxy} asks the node", answered)

@@ -43,8 +43,8 @@ def run(stack):
 def test_node_below_a_path_is_served(stack, run, image):
     for url in run(image, "http://node:9545/rpc/v1"):
         for method, params in CALLS[:4]:
-            asked = call(method, params, "x")
-            assert send_call(url, asked, "gzip").json() == send_call(stack.url("node"), asked).json()
+            request = call(method, params, "x")
+            assert send_call(url, request, "gzip").json() == send_call(stack.url("node"), request).json()
 
 
 @pytest.mark.parametrize("image", IMAGES)

@@ -17,8 +17,8 @@ SERVICES = ("node", "cached", "nginx", "envoy", "prometheus")
 @pytest.mark.parametrize("proxy", PROXIES)
 def test_responses_equal_the_responses_of_the_node(stack, proxy, coding):
     for turn, (method, params) in enumerate(CALLS * 2):
-        asked = call(method, params, f"id {turn}")
-        own, answer = send_call(stack.url("node"), asked), send_call(stack.url(proxy), asked, coding)
+        request = call(method, params, f"id {turn}")
+        own, answer = send_call(stack.url("node"), request), send_call(stack.url(proxy), request, coding)
         assert answer.status == 200
         assert answer.body == own.body
         # shorter responses are not compressed
@@ -56,13 +56,13 @@ def test_response_of_one_proxy_is_a_hit_in_the_others(stack, first):
     """A response that one proxy has fetched is a hit in the others."""
     block = hex(HEAD - 3 - PROXIES.index(first))
     own = send_call(stack.url("node"), call("eth_getBlockByNumber", [block, False])).json()["result"]
-    asked = call("eth_getBlockByHash", [own["hash"], False], 7)
+    request = call("eth_getBlockByHash", [own["hash"], False], 7)
     node = fetch(stack.url("node"), "/stats").json()["methods"].get("eth_getBlockByHash", 0)
-    assert send_call(stack.url(first), asked).fields["cache-status"].startswith("sszip; fwd=")
+    assert send_call(stack.url(first), request).fields["cache-status"].startswith("sszip; fwd=")
     for proxy in PROXIES:
 
         def hit(proxy=proxy):
-            answer = send_call(stack.url(proxy), asked, "gzip")
+            answer = send_call(stack.url(proxy), request, "gzip")
             assert answer.json()["result"] == own
             return answer.fields["cache-status"].startswith("sszip; hit")
 
@@ -75,10 +75,10 @@ def test_response_of_one_proxy_is_a_hit_in_the_others(stack, first):
 
 @pytest.mark.parametrize("by", ["nginx", "envoy"])
 def test_purge_is_in_effect_in_all_proxies(stack, by):
-    asked = call("eth_chainId", [])
+    request = call("eth_chainId", [])
 
     def is_hit(proxy):
-        return send_call(stack.url(proxy), asked).fields["cache-status"].startswith("sszip; hit")
+        return send_call(stack.url(proxy), request).fields["cache-status"].startswith("sszip; hit")
 
     for proxy in PROXIES:
         wait_for(f"a hit in {proxy}", lambda p=proxy: is_hit(p), 20)
@@ -143,11 +143,11 @@ def test_container_is_healthy_and_has_no_privileges(stack, service):
     assert "no-new-privileges:true" in found["HostConfig"]["SecurityOpt"]
     assert found["HostConfig"]["Memory"] > 0 and found["HostConfig"]["NanoCpus"] > 0
     # whatever runs in it
-    said = stack.compose("exec", "-T", service, "bash", "-c", "cat /proc/[0-9]*/status; touch /x /usr/x", check=False)
-    assert set(re.findall(r"^Uid:\t(.*)$", said.stdout, re.M)) == {"10545\t10545\t10545\t10545"}
-    assert set(re.findall(r"^CapEff:\t(.*)$", said.stdout, re.M)) == {"0" * 16}
-    assert set(re.findall(r"^NoNewPrivs:\t(.*)$", said.stdout, re.M)) == {"1"}
-    assert said.stderr.count("Read-only file system") == 2
+    output = stack.compose("exec", "-T", service, "bash", "-c", "cat /proc/[0-9]*/status; touch /x /usr/x", check=False)
+    assert set(re.findall(r"^Uid:\t(.*)$", output.stdout, re.M)) == {"10545\t10545\t10545\t10545"}
+    assert set(re.findall(r"^CapEff:\t(.*)$", output.stdout, re.M)) == {"0" * 16}
+    assert set(re.findall(r"^NoNewPrivs:\t(.*)$", output.stdout, re.M)) == {"1"}
+    assert output.stderr.count("Read-only file system") == 2
     # published for this machine alone
     for ports in found["NetworkSettings"]["Ports"].values():
         assert all(each["HostIp"] == "127.0.0.1" for each in ports or [])
