@@ -55,7 +55,7 @@ def described(walkers):
 
     def of(fork, preset):
         if (fork, preset) not in known:
-            answer = walkers.ask("describe", fork=fork, preset=preset)
+            answer = walkers.request("describe", fork=fork, preset=preset)
             known[fork, preset] = json.loads(answer)
         return known[fork, preset]
 

@@ -14,7 +14,7 @@ class Process:
             arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options
         )
 
-    def ask(self, op, data=b"", **about):
+    def request(self, op, data=b"", **about):
         """The response's bytes."""
         head = {"op": op, "length": len(data), **about}
         self.pipes.stdin.write(json.dumps(head).encode() + b"\n" + data)

@@ -96,12 +96,12 @@ for fields, error in STATUSES:
 def test_values_have_the_ssz_json_and_root_of_the_specs(value, text, fork, walkers):
     about = {"fork": fork, "preset": "mainnet", "type": type(value).__name__}
     ssz = value.encode_bytes()
-    walkers.ask("check", ssz, **about)
-    assert walkers.ask("root", ssz, **about) == bytes(value.hash_tree_root())
+    walkers.request("check", ssz, **about)
+    assert walkers.request("root", ssz, **about) == bytes(value.hash_tree_root())
     for piece in (1, 7, 100_000):
-        assert json.loads(walkers.ask("to_json", ssz, piece=piece, **about)) == text
+        assert json.loads(walkers.request("to_json", ssz, piece=piece, **about)) == text
         written = json.dumps(text).encode()
-        assert walkers.ask("to_ssz", written, piece=piece, **about) == ssz
+        assert walkers.request("to_ssz", written, piece=piece, **about) == ssz
 
 
 RESULTS = [
@@ -113,12 +113,12 @@ RESULTS = [
 def test_results_of_calls_have_the_ssz_and_root_of_the_specs(name, value, result, walkers):
     about = {"fork": specs.FORKS[0], "preset": "mainnet", "type": name}
     ssz = value.encode_bytes()
-    walkers.ask("check", ssz, **about)
-    assert walkers.ask("root", ssz, **about) == bytes(value.hash_tree_root())
+    walkers.request("check", ssz, **about)
+    assert walkers.request("root", ssz, **about) == bytes(value.hash_tree_root())
     for piece in (13, 100_000):
-        assert walkers.ask("to_ssz", json.dumps(result).encode(), piece=piece, **about) == ssz
-    text = walkers.ask("to_json", ssz, piece=100_000, **about)
-    assert walkers.ask("to_ssz", text, piece=100_000, **about) == ssz
+        assert walkers.request("to_ssz", json.dumps(result).encode(), piece=piece, **about) == ssz
+    text = walkers.request("to_json", ssz, piece=100_000, **about)
+    assert walkers.request("to_ssz", text, piece=100_000, **about) == ssz
 
 
 @pytest.mark.parametrize("case", list(payloads.calls()), ids=lambda case: case[0])
@@ -130,11 +130,11 @@ def test_submitted_payloads_have_the_ssz_json_and_root_of_the_specs(case, walker
     name = "Prague" if fork == "osaka" else fork.capitalize()
     about = {"fork": specs.FORKS[0], "preset": "mainnet", "type": f"ExecutionPayloadEnvelope{name}"}
     ssz = value.encode_bytes()
-    walkers.ask("check", ssz, **about)
-    assert walkers.ask("root", ssz, **about) == bytes(value.hash_tree_root())
+    walkers.request("check", ssz, **about)
+    assert walkers.request("root", ssz, **about) == bytes(value.hash_tree_root())
     for piece in (13, 100_000):
-        assert json.loads(walkers.ask("to_json", ssz, piece=piece, **about)) == text
-        assert walkers.ask("to_ssz", json.dumps(text).encode(), piece=piece, **about) == ssz
+        assert json.loads(walkers.request("to_json", ssz, piece=piece, **about)) == text
+        assert walkers.request("to_ssz", json.dumps(text).encode(), piece=piece, **about) == ssz
 
 
 @pytest.mark.parametrize(
@@ -150,4 +150,4 @@ def test_submitted_payloads_have_the_ssz_json_and_root_of_the_specs(case, walker
 )
 def test_invalid_statuses_are_rejected(ssz, walkers):
     with pytest.raises(ProcessError):
-        walkers.ask("check", ssz, fork="phase0", preset="mainnet", type="PayloadStatus")
+        walkers.request("check", ssz, fork="phase0", preset="mainnet", type="PayloadStatus")

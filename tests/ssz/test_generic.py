@@ -106,6 +106,6 @@ def test_invalid_cases_are_rejected(module, walkers):
             continue
         count += 1
         with pytest.raises(ProcessError):
-            walkers.ask("check", wrong, **table(ty))
+            walkers.request("check", wrong, **table(ty))
             pytest.fail(f"{name}: {wrong.hex()}")
     assert count > 1

@@ -42,17 +42,17 @@ def test_containers_equal_the_containers_of_the_specs(fork, preset, described):
             continue
         fields = [[field, field, specs.type_text(of)] for field, of in ty.fields().items()]
         assert ours[name] == {"fields": fields, "active": specs.active_fields(ty)}, name
-    unknown = {name for name, what in ours.items() if "fields" in what}
+    unknown = {name for name, definition in ours.items() if "fields" in definition}
     assert unknown - theirs.keys() == EXECUTION
 
 
 @forks_and_presets
 def test_other_types_equal_the_types_of_the_specs(fork, preset, described):
     spec = specs.module(fork, preset)
-    for name, what in described(fork, preset).items():
+    for name, definition in described(fork, preset).items():
         theirs = getattr(spec, name, None)
-        if "is" in what and theirs is not None:
-            assert what["is"] == specs.type_text(theirs), name
+        if "is" in definition and theirs is not None:
+            assert definition["is"] == specs.type_text(theirs), name
 
 
 @pytest.mark.parametrize("fork, name", specs.RENAMED)
@@ -71,7 +71,7 @@ def test_excluded_containers_exist_in_the_specs():
 @pytest.mark.parametrize("preset", specs.PRESETS)
 def test_types_exist_in_lodestar_except_the_listed_ones(preset, lodestar):
     """Lodestar confirms names that come from beacon-APIs, and not from the specs."""
-    theirs = json.loads(lodestar(preset).ask("names"))
+    theirs = json.loads(lodestar(preset).request("names"))
     for fork in specs.FORKS:
         ours = set(specs.types_of(fork, preset))
         assert ours - set(theirs[fork]) == specs.NOT_IN_LODESTAR.keys() & ours, fork

@@ -59,7 +59,7 @@ def test_random_values_have_the_ssz_json_and_root_of_lodestar(preset, fork, name
         about = {"fork": fork, "preset": preset, "type": name}
         ssz, text, root = values.assert_all_agree(walkers, rng, value, **about)
         fork = specs.FORK_IN_LODESTAR.get((fork, name), fork)
-        theirs = json.loads(lodestar(preset).ask("all", ssz, fork=fork, type=name))
+        theirs = json.loads(lodestar(preset).request("all", ssz, fork=fork, type=name))
         assert theirs["root"] == root.hex()
         assert lower(theirs["json"]) == json.loads(text)
         assert theirs["again"]
@@ -105,10 +105,10 @@ def test_wrong_ssz_is_rejected_when_the_specs_reject_it(fork, walkers):
             except Exception:  # the specs have no class for this error
                 refused += 1
                 with pytest.raises(ProcessError):
-                    walkers.ask("check", wrong, **about)
+                    walkers.request("check", wrong, **about)
                     pytest.fail(f"{name}: {wrong.hex()}")
             else:
                 accepted += 1
-                walkers.ask("check", wrong, **about)
-                assert walkers.ask("root", wrong, **about) == root, name
+                walkers.request("check", wrong, **about)
+                assert walkers.request("root", wrong, **about) == root, name
     assert refused > 100 and accepted > 100

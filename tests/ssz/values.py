@@ -25,12 +25,12 @@ def source(*about):
 
 @contextlib.contextmanager
 def patched(module, **others):
-    kept = {name: getattr(module, name) for name in others}
+    saved = {name: getattr(module, name) for name in others}
     vars(module).update(others)
     try:
         yield
     finally:
-        vars(module).update(kept)
+        vars(module).update(saved)
 
 
 def value(rng, ty, mode, chaos=False, list_length=5, number_limit=None):
@@ -77,9 +77,9 @@ def assert_all_agree(walkers, rng, value, **about):
     """Asserts that the walkers and the specs agree; returns the SSZ, the JSON and the root."""
     ssz, root = value.encode_bytes(), bytes(value.hash_tree_root())
     about["piece"] = int(2 ** rng.uniform(0, 16))
-    walkers.ask("check", ssz, **about)
-    assert walkers.ask("root", ssz, **about) == root
+    walkers.request("check", ssz, **about)
+    assert walkers.request("root", ssz, **about) == root
     text = json.dumps(specs.json_of(value), separators=(",", ":"), ensure_ascii=False).encode()
-    assert walkers.ask("to_json", ssz, **about) == text
-    assert walkers.ask("to_ssz", text, **about) == ssz
+    assert walkers.request("to_json", ssz, **about) == text
+    assert walkers.request("to_ssz", text, **about) == ssz
     return ssz, text, root
