@@ -169,12 +169,12 @@ class Suite:
 
     def environment(self, mode):
         """The suite's settings for a mode."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TEST_NGINX", "PERL5"))}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TEST_NGINX", "PERL5"))}
         # by default the workers of root run as a user who may not read the suite's folders
         user = f"user {pwd.getpwuid(0).pw_name};\n" if os.geteuid() == 0 else ""
         load = f"load_module {self.module};\n" if "sszip" in mode.http else ""
         settings = {
-            **kept,
+            **inherited,
             "LC_ALL": "C",
             "TMPDIR": str(self.scratch),
             "TEST_NGINX_BINARY": str(self.scratch / "nginx"),
@@ -245,24 +245,24 @@ def arguments():
     parser.add_argument("--jobs", type=int, default=2, help="files at a time (2)")
     parser.add_argument("--all", action="store_true", help="print what is explained, too")
     parser.add_argument("files", nargs="*", metavar="FILE.t", help="all, without any")
-    given = parser.parse_args()
-    if not (given.suite / "lib/Test/Nginx.pm").is_file():
-        parser.error(f"no lib/Test/Nginx.pm in {given.suite}: it is no clone of https://github.com/nginx/nginx-tests")
-    for path in (given.nginx, given.module):
+    options = parser.parse_args()
+    if not (options.suite / "lib/Test/Nginx.pm").is_file():
+        parser.error(f"no lib/Test/Nginx.pm in {options.suite}: it is no clone of https://github.com/nginx/nginx-tests")
+    for path in (options.nginx, options.module):
         if not path.is_file():
             parser.error(f"no {path}")
-    return given
+    return options
 
 
 def main():
     """Runs the suite, prints the differences, and returns the status."""
-    given = arguments()
-    names = given.mode or list(MODES)
-    explanations = Explanations(given.explained)
-    files = [Path(file).name for file in given.files] or sorted(path.name for path in given.suite.glob("*.t"))
+    options = arguments()
+    names = options.mode or list(MODES)
+    explanations = Explanations(options.explained)
+    files = [Path(file).name for file in options.files] or sorted(path.name for path in options.suite.glob("*.t"))
     counts = dict.fromkeys(("files", "skipped", "tests", "explained", "unsteady", "unexplained"), 0)
-    with tempfile.TemporaryDirectory(prefix="nginx-tests-") as scratch, ThreadPoolExecutor(given.jobs) as pool:
-        suite = Suite(given.suite.resolve(), given.nginx.resolve(), given.module.resolve(), Path(scratch))
+    with tempfile.TemporaryDirectory(prefix="nginx-tests-") as scratch, ThreadPoolExecutor(options.jobs) as pool:
+        suite = Suite(options.suite.resolve(), options.nginx.resolve(), options.module.resolve(), Path(scratch))
         suite.check()
         suite.wrapper()
         results = pool.map(lambda file: suite.compare(file, names), files)
@@ -279,10 +279,10 @@ def main():
                 elif remark := explanations.why(file, mode, name):
                     kind = "explained"
                 counts[kind] += 1
-                if kind != "explained" or given.all:
+                if kind != "explained" or options.all:
                     line = f"{file}, {mode}: {name or 'no name'}: {was}, now {now}"
                     print(f"{line} ({remark})" if remark else line, flush=True)
-    print(", ".join(f"{count} {what}" for what, count in counts.items()))
+    print(", ".join(f"{count} {label}" for label, count in counts.items()))
     if counts["files"] == counts["skipped"]:
         sys.exit("nothing has run")
     sys.exit(counts["unexplained"] > 0)
