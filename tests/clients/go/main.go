@@ -57,33 +57,33 @@ func main() {
 	}
 	output := json.NewEncoder(os.Stdout)
 	for _, job := range jobs {
-		said := line{}
-		version, values, err := ask(ctx, client, job)
+		result := line{}
+		version, values, err := fetch(ctx, client, job)
 		for _, value := range values {
 			var ssz []byte
 			if err == nil {
 				ssz, err = value.MarshalSSZ()
 			}
-			said.SSZ += hex.EncodeToString(ssz)
+			result.SSZ += hex.EncodeToString(ssz)
 		}
 		var failed *api.Error
 		if errors.As(err, &failed) {
-			said.Status = failed.StatusCode
+			result.Status = failed.StatusCode
 		}
 		if err != nil {
-			said = line{Status: said.Status, Error: err.Error()}
+			result = line{Status: result.Status, Error: err.Error()}
 		} else if len(values) > 0 {
-			said.Version = version
+			result.Version = version
 		}
-		if err := output.Encode(said); err != nil {
+		if err := output.Encode(result); err != nil {
 			os.Exit(1)
 		}
 	}
 }
 
-// ask returns the fork of a response, and its value; for a list the concatenation of its
+// fetch returns the fork of a response, and its value; for a list the concatenation of its
 // elements.
-func ask(ctx context.Context, client eth2client.Service, job job) (string, []value, error) {
+func fetch(ctx context.Context, client eth2client.Service, job job) (string, []value, error) {
 	switch job.Call {
 	case "block":
 		got, err := client.(eth2client.SignedBeaconBlockProvider).SignedBeaconBlock(ctx,

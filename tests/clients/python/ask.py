@@ -48,8 +48,8 @@ def publish(client, job):
         response = client.post(job["path"], content=body, headers={**headers, "Content-Type": media_type})
         if response.status_code != 415:
             break
-    said = {"status": response.status_code, "tries": tried}
-    return said if response.is_success else {**said, "error": response.json()["message"]}
+    result = {"status": response.status_code, "tries": tried}
+    return result if response.is_success else {**result, "error": response.json()["message"]}
 
 
 with httpx.Client(base_url=url, timeout=60) as client:
