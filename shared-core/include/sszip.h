@@ -248,7 +248,7 @@ typedef enum {
     SSZIP_ACTION_RUN_JOB = 11,
     /*
      No head was sent, and there is no response to send: respond with 502.
-     `why` is the reason.
+     `reason` is the reason.
      */
     SSZIP_ACTION_FAIL = 12,
 } sszip_action;

@@ -157,7 +157,7 @@ class Pause:
 
 @pytest.fixture(autouse=True)
 def pauses(monkeypatch):
-    monkeypatch.setattr("harness.origin.Until", (WaitFor, Pause))
+    monkeypatch.setattr("harness.origin.WaitFor", (WaitFor, Pause))
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])

@@ -190,7 +190,7 @@ impl LoopState {
                 Event::Woken(name) => self.look_up(name),
                 Event::JobDone(name, job) => self.resume(name, |task| task.done(job)),
                 Event::Answered(name, request_body, node) => {
-                    self.answered(name, request_body, node)
+                    self.answered(name, request_body, node);
                 }
                 Event::End => return,
             }

@@ -179,8 +179,8 @@ READINGS = [
     ("form", "POST", "", "application/x-www-form-urlencoded",
      '{"jsonrpc":"2.0","method":"eth_x","id":"%22,%22method%22:%22debug_x"}'),
     ("form", "GET", 'request={"method":"debug_x"}', JSON, ""),
-    ("lenient", "POST", "", JSON, '{"jsonrpc":"2.0","method ":"debug_x"}'),
-    ("lenient", "POST", "", JSON, "[[" + _call() + "]]"),
+    ("lenient_json", "POST", "", JSON, '{"jsonrpc":"2.0","method ":"debug_x"}'),
+    ("lenient_json", "POST", "", JSON, "[[" + _call() + "]]"),
 ]  # fmt: skip
 
 
