@@ -8,6 +8,8 @@ import struct
 import zlib
 from dataclasses import dataclass, field
 
+from harness.guards import GUARD_SECONDS
+
 
 class Malformed(AssertionError):
     """The server violated HTTP."""
@@ -87,7 +89,7 @@ def request_bytes(target, *, method="GET", version="1.1", headers=(), body=None,
 class Connection:
     """One client connection; responses may be pipelined."""
 
-    def __init__(self, port, timeout=30, receive_buffer=None):
+    def __init__(self, port, timeout=GUARD_SECONDS, receive_buffer=None):
         self.socket = socket.socket()
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -214,7 +216,7 @@ def connected(port, **options):
         yield connection
 
 
-def fetch(port, target, *, method="GET", version="1.1", headers=(), body=None, timeout=30):
+def fetch(port, target, *, method="GET", version="1.1", headers=(), body=None, timeout=GUARD_SECONDS):
     """One request on one connection, which must end right after the response."""
     headers = [*headers, ("Connection", "close")] if version == "1.1" else list(headers)
     with Connection(port, timeout=timeout) as connection:

@@ -18,6 +18,8 @@ from . import client
 from .logged_server import LoggedServer
 from .nginx import free_port
 
+from harness.guards import GUARD_SECONDS
+
 ENVOY = os.environ.get("SSZIP_ENVOY", "envoy")
 MODULE = os.environ.get("SSZIP_ENVOY_MODULE", "build/envoy/libsszip_envoy.so")
 OWNER = os.environ.get("SSZIP_OWNER_LIBRARY", "build/envoy/libsszip_owner.so")
@@ -248,7 +250,7 @@ class Envoy(LoggedServer):
         with contextlib.suppress(OSError, AssertionError):
             return client.fetch(self.admin, "/ready").status == 200
 
-    def wait_for(self, condition, description, seconds=30):
+    def wait_for(self, condition, description, seconds=GUARD_SECONDS):
         deadline = time.monotonic() + seconds
         while not (value := condition()):
             if time.monotonic() > deadline:

@@ -10,13 +10,15 @@ import h2.settings
 
 from .client import gunzip
 
+from harness.guards import GUARD_SECONDS
+
 
 class Http2Client:
     """A client whose flow control windows are opened by the test."""
 
     def __init__(self, port, window=None):
         self.socket = socket.create_connection(("127.0.0.1", port))
-        self.socket.settimeout(30)
+        self.socket.settimeout(GUARD_SECONDS)
         self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
         self.h2.initiate_connection()
         if window is not None:

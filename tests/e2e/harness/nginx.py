@@ -22,6 +22,8 @@ from . import client
 from .logged_server import LoggedServer
 from .processes import Processes, runs
 
+from harness.guards import GUARD_SECONDS
+
 NGINX = os.environ.get("SSZIP_NGINX", "/usr/sbin/nginx")
 MODULE = os.environ.get("SSZIP_MODULE", "build/nginx/ngx_http_sszip_module.so")
 SANITIZED = os.environ.get("SSZIP_NGINX_ASAN") == "1"
@@ -214,7 +216,7 @@ class Nginx(LoggedServer):
             return self.master_or_none()
         return self.master_or_none() and len(self.workers()) == int(self.values["workers"])
 
-    def wait_for(self, condition, description, seconds=30):
+    def wait_for(self, condition, description, seconds=GUARD_SECONDS):
         deadline = time.monotonic() + seconds
         while not (value := condition()):
             if time.monotonic() > deadline:

@@ -19,6 +19,8 @@ import zlib
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
+from harness.guards import GUARD_SECONDS
+
 
 class Close:
     """Script step: close the connection."""
@@ -33,14 +35,14 @@ class WaitFor:
     """Script step: wait for an event of the test (bounded)."""
 
     event: threading.Event
-    seconds: float = 20
+    seconds: float = GUARD_SECONDS
 
 
 @dataclass
 class CloseWithoutResponse:
     """Script step: read until the proxy closes its side."""
 
-    seconds: float = 20
+    seconds: float = GUARD_SECONDS
     seen: threading.Event = field(default_factory=threading.Event)
 
 

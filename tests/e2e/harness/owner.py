@@ -12,11 +12,13 @@ import time
 
 import saved_logs
 
+from harness.guards import GUARD_SECONDS
+
 SSZIP_CACHED = os.environ.get("SSZIP_CACHED", "build/bin/sszip-cached")
 
 
 class UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path, timeout=30):
+    def __init__(self, path, timeout=GUARD_SECONDS):
         super().__init__("localhost", timeout=timeout)
         self.path = path
 
@@ -114,7 +116,7 @@ class Owner(Client):
                 stderr=log,
                 env={**os.environ, **self.environment},
             )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + GUARD_SECONDS
         while not self.answers():
             assert self.process.poll() is None and time.monotonic() < deadline, self.log()
             time.sleep(0.002)

@@ -10,6 +10,8 @@ import select
 import signal
 import time
 
+from harness.guards import GUARD_SECONDS
+
 _LINE = re.compile(
     rb"\[\w+\] (?P<writer>\d+)#\d+: (?:"
     rb"start (?P<started>[a-z ]+) process (?P<new>\d+)"
@@ -79,7 +81,7 @@ def stop(pid):
     The kernel only records SIGSTOP: threads continue until the one that handles it is
     scheduled, which on a busy machine is after the next response."""
     os.kill(pid, signal.SIGSTOP)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + GUARD_SECONDS
     while not all(map(_is_stopped, pathlib.Path(f"/proc/{pid}/task").iterdir())):
         assert time.monotonic() < deadline, f"{pid} does not stop"
         time.sleep(0.001)

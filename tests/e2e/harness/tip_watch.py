@@ -13,6 +13,8 @@ import time
 from .chain import ADDRESS, calls_for_transactions
 from .rpc import call
 
+from harness.guards import GUARD_SECONDS
+
 READS = int(os.environ.get("SSZIP_HEAD_READS", "4000"))
 SEED = int(os.environ.get("SSZIP_HEAD_SEED", "1"))
 CLIENTS = 4
@@ -178,7 +180,7 @@ def show_blocks_of_all_kinds(stand, accept):
 
     for kind in range(8):
         # all workers know the block
-        until = time.monotonic() + 10
+        until = time.monotonic() + GUARD_SECONDS
         while (before := [fetch_result(body) for body in heads * 6])[:2] != before[-2:]:
             assert time.monotonic() < until
         chain.do({"extend": 1})
