@@ -8,7 +8,7 @@ import pytest
 from harness.envoy import address, cluster, filter, route, typed
 from harness.nginx import Nginx
 from harness.sandbox import WasmEnvoy
-from test_http_cache import CONFIG, cases, lost, passed, run_all, suite
+from test_http_cache import CONFIG, cases, failures_after_retry, passed, run_all, suite
 
 # pytest finds the fixtures by these names
 __all__ = ["cases", "suite"]
@@ -51,13 +51,13 @@ def test_http_cache_tests_that_nginx_or_the_module_pass_are_passed(start_envoy, 
         sandboxed.start()
         ports = (envoy.port, own.port, nginx.ports["port_sszip"], sandboxed.port)
         ours, stock, nginxs, wasms = map(passed, run_all(suite, *ports))
-        missed = lost(suite, envoy.port, sorted(nginxs - ours - set(ENVOY)))
+        missed = failures_after_retry(suite, envoy.port, sorted(nginxs - ours - set(ENVOY)))
         assert len(nginxs) > 180 and not missed, json.dumps(missed, indent=1)
         known = {name for name in ours if name.startswith(WASM)}
         missed = sorted(ours - wasms - known)
         # a sandbox stores a moment after its response, which is long on a busy machine
         for _ in range(8):
-            missed = lost(suite, sandboxed.port, sorted(missed))
+            missed = failures_after_retry(suite, sandboxed.port, sorted(missed))
             if not missed:
                 break
         assert not missed, json.dumps(missed, indent=1)

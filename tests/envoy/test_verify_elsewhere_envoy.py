@@ -1,4 +1,4 @@
-"""`verify` in realistic Envoys: in the shapes of test_published_configs.py and in the configurations that
+"""`verify` in realistic Envoys: in the shapes of test_published.py and in the configurations that
 operators copy, with TLS, pools and several chains, and while listeners, routes and clusters
 change."""
 
@@ -12,7 +12,7 @@ from harness.load import Load
 from harness.nginx import free_port
 from harness.rpc import Node, call
 from test_configs_envoy import Running, port
-from test_published_configs import KEY, is_hit, other, shape
+from test_published import KEY, is_hit, other, shape
 from test_reloads import Dynamic
 
 # pytest finds the fixtures by these names
