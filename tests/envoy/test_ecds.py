@@ -15,6 +15,7 @@ from harness.ecds import OTHER, EcdsModuleEnvoy, EcdsSandboxEnvoy
 from harness.load import Load
 from harness.origin import WaitFor, answer, chunked, head
 from harness.rpc import Node, call
+from tiers import times
 
 HOSTS = ("native", "wasm")
 
@@ -125,7 +126,7 @@ def test_responses_are_right_when_the_filter_config_changes_under_load(envoy, or
     whole = b'{"jsonrpc":"2.0","id":1,"result":"0x1"}'
     requests = [((path, []), value), (("/calls", JSON, CALL), whole)]
     with Load(envoy.port, requests, clients=6) as load:
-        for number in range(15):
+        for number in range(times(5, 15)):
             envoy.publish_and_wait(min_length=number + 1)
         envoy.wait_for(lambda: load.answered > 100 or load.faults, "answers", 60)
     assert load.faults == []
@@ -145,7 +146,7 @@ def test_responses_are_right_when_the_filter_is_removed_and_added_under_load(env
         return bool(envoy.ask("/calls", CALL).header("Cache-Status"))
 
     with Load(envoy.port, requests, clients=6) as load:
-        for number in range(5):
+        for number in range(times(2, 5)):
             envoy.publish_and_wait(OTHER)
             envoy.wait_for(lambda: not is_there(), "it to be gone")
             envoy.publish_and_wait(min_length=number + 1)
