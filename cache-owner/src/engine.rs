@@ -48,9 +48,10 @@ const MAX_NODE_QUERIES: usize = 32;
 /// Maximum number of entries in the queue to the store. Further entries are not stored for now.
 const MAX_PENDING_STORES: usize = 256;
 
-/// Total decompressed bytes of [unchecked](sszip_core::cache::owner::memory_tier::MemoryEntry::unchecked_length)
-/// entries that are read strictly while a request waits; other entries are sent for the client to
-/// read, and read here in the background.
+/// Total decompressed bytes of
+/// [unchecked](sszip_core::cache::owner::memory_tier::MemoryEntry::unchecked_length) entries that
+/// are read strictly while a request waits; other entries are sent for the client to read, and read
+/// here in the background.
 pub(crate) const INLINE_CHECK_BYTES: u64 = 256 << 10;
 
 /// The state that all connections share.

@@ -1,11 +1,11 @@
 //! The allocator of a native host's process, in which small allocations don't fail.
 //!
 //! A Rust program whose allocation is refused terminates, and aborts all requests of an nginx
-//! worker. Allocations as long as a body are therefore made in ways that report a refusal. For
-//! the rest there is a reserve that the process owns since it was loaded: if the system refuses
-//! up to [`SMALL`] bytes, they are taken from the reserve. [`memory::is_short`] is `true` from
-//! then on, and no new work is begun until [`can_begin_work`]. nginx's own allocations are made by the
-//! C library, and can't use up the reserve.
+//! worker. Allocations as long as a body are therefore made in ways that report a refusal. For the
+//! rest there is a reserve that the process owns since it was loaded: if the system refuses up to
+//! [`SMALL`] bytes, they are taken from the reserve. [`memory::is_short`] is `true` from then on,
+//! and no new work is begun until [`can_begin_work`]. nginx's own allocations are made by the C
+//! library, and can't use up the reserve.
 //!
 //! The reserve is in the library's zeroed data: it takes address space and commit charge from
 //! the start, and memory only when it is used. docs/decisions/013 has the reasons.

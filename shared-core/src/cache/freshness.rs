@@ -129,8 +129,9 @@ pub struct Classification {
     /// Upgrade of a response about a transaction that does not name the transaction's block.
     pub if_final: Option<FinalUpgrade>,
     /// Lifetime in milliseconds of a response that may be incomplete because the node did not have
-    /// all blocks. If a node returns the same result [some time later](super::process::confirmations),
-    /// the response is immutable with this lifetime. Until then `valid` may be 0.
+    /// all blocks. If a node returns the same result [some time
+    /// later](super::process::confirmations), the response is immutable with this lifetime. Until
+    /// then `valid` may be 0.
     pub if_repeated: Option<u64>,
     /// Whether the result contradicts itself.
     pub is_implausible: bool,

@@ -10,8 +10,8 @@ use serde_json::Value;
 /// Name of a setting, with the values of one occurrence.
 pub type SettingUse = (String, Vec<String>);
 
-/// Returns the settings of an object, which messages call `source`. An empty text is an empty object,
-/// because Envoy passes one when the configuration is missing.
+/// Returns the settings of an object, which messages call `source`. An empty text is an empty
+/// object, because Envoy passes one when the configuration is missing.
 ///
 /// # Errors
 /// The problem, and the allowed values.

@@ -1,9 +1,9 @@
 //! The configuration that an operator writes, read and validated once.
 //!
 //! [`ConfigBlock`] holds the settings of one configuration block; blocks inherit from the blocks
-//! around them. [`RouteConfig`] is the result, with all defaults filled in. Names are the same in every
-//! host: the field `min_length` is the directive `sszip_min_length` in nginx and `min_length` in
-//! Envoy.
+//! around them. [`RouteConfig`] is the result, with all defaults filled in. Names are the same in
+//! every host: the field `min_length` is the directive `sszip_min_length` in nginx and `min_length`
+//! in Envoy.
 
 mod cache;
 pub mod directive_page;

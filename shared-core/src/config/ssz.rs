@@ -86,7 +86,8 @@ pub(super) const CONCURRENCIES: Range = Range {
 };
 
 impl SszConfigBlock {
-    /// Sets `ssz` or a directive whose name starts with `ssz_`, as [`super::ConfigBlock::set`] does.
+    /// Sets `ssz` or a directive whose name starts with `ssz_`, as [`super::ConfigBlock::set`]
+    /// does.
     pub(super) fn set(&mut self, name: &str, values: &[&[u8]]) -> Result<(), DirectiveError> {
         match name {
             "ssz" => set_once(&mut self.enable, || flag(single_value(values)?)),

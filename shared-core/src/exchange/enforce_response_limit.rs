@@ -4,8 +4,8 @@
 //! sent before it is known to be within its limit: by its `Content-Length`, which upstreams
 //! mostly send, or when it is complete.
 //!
-//! The limit applies to the decompressed body: a compressed body is buffered and decompressed.
-//! In a batch the limits apply to each response ([`merge`](crate::exchange::machine::Exchange::merge)).
+//! The limit applies to the decompressed body: a compressed body is buffered and decompressed. In a
+//! batch the limits apply to each response ([`merge`](crate::exchange::machine::Exchange::merge)).
 
 use std::sync::Arc;
 

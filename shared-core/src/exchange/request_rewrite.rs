@@ -103,8 +103,8 @@ impl Exchange {
         }
     }
 
-    /// Copies the body, to be processed by [`code`](Self::compress). `body` is `None` if there is no
-    /// memory to read it or it `is_too_long`. `false` if the body goes to the node unchanged.
+    /// Copies the body, to be processed by [`code`](Self::compress). `body` is `None` if there is
+    /// no memory to read it or it `is_too_long`. `false` if the body goes to the node unchanged.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.

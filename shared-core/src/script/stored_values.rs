@@ -78,8 +78,8 @@ pub fn get(shared: &Shared, name: &[u8], now: u64) -> Result<Option<Bytes>, Stor
 /// owner, if there is one.
 ///
 /// # Errors
-/// The reason as [`StoredValueError`]. No value has that name in memory then, unless only the request to the
-/// owner failed: in that case the value is stored in memory.
+/// The reason as [`StoredValueError`]. No value has that name in memory then, unless only the
+/// request to the owner failed: in that case the value is stored in memory.
 pub fn set(
     shared: &Shared,
     name: &[u8],
@@ -179,8 +179,8 @@ pub fn lookup_request(
     Ok(Some((text, generation)))
 }
 
-/// Reads the owner's reply to [`lookup_request`], and returns the value. It is also stored in memory,
-/// unless there was a purge since `generation`. `None`: the owner has no such value.
+/// Reads the owner's reply to [`lookup_request`], and returns the value. It is also stored in
+/// memory, unless there was a purge since `generation`. `None`: the owner has no such value.
 ///
 /// # Errors
 /// The reason as [`StoredValueError`].

@@ -267,7 +267,8 @@ impl CacheEntry {
         Self::compress_payload_in(envelope, result, gate, meta, &mut Vec::new())
     }
 
-    /// Creates an entry like [`compress_payload`](Self::compress_payload), with `room` as working memory.
+    /// Creates an entry like [`compress_payload`](Self::compress_payload), with `room` as working
+    /// memory.
     pub fn compress_payload_in(
         envelope: Envelope,
         result: &[u8],
@@ -336,8 +337,8 @@ impl CacheEntry {
         self
     }
 
-    /// Sets the number of the last [invalidation](super::process::invalidations::Invalidations) before the
-    /// request.
+    /// Sets the number of the last [invalidation](super::process::invalidations::Invalidations)
+    /// before the request.
     pub fn with_invalidation(mut self, changes: u64) -> Self {
         self.changes = changes;
         self
@@ -377,8 +378,9 @@ impl CacheEntry {
         self
     }
 
-    /// Connects an entry of the owner with its chain, like [`with_chain_dependency`](Self::with_chain_dependency). Returns `None`
-    /// if the entry is about a head that has ended here before the owner was notified.
+    /// Connects an entry of the owner with its chain, like
+    /// [`with_chain_dependency`](Self::with_chain_dependency). Returns `None` if the entry is about
+    /// a head that has ended here before the owner was notified.
     pub fn from_owner(self, chains: &Chains) -> Option<Self> {
         let mut entry = self.with_chain_dependency(chains);
         if let (Some(chain), Some((_, epoch))) = (&entry.chain, entry.meta.follows) {
@@ -425,7 +427,8 @@ impl CacheEntry {
         other
     }
 
-    /// Allows serving the entry stale on some route, see [`may_serve_stale`](Self::may_serve_stale).
+    /// Allows serving the entry stale on some route, see
+    /// [`may_serve_stale`](Self::may_serve_stale).
     pub fn allow_stale(&self) {
         // an empty result is of no use when the node fails; and the flag is read first, so that a
         // hit changes no cache line that other threads read
@@ -637,7 +640,8 @@ impl CacheEntry {
         Some(bytes)
     }
 
-    /// Number of bytes that [`decode_payload`](Self::decode_payload) takes, with a copy of the stored payload.
+    /// Number of bytes that [`decode_payload`](Self::decode_payload) takes, with a copy of the
+    /// stored payload.
     pub fn decoded_memory(&self) -> usize {
         let stored = match &self.payload {
             Payload::Raw(_) => 0,

@@ -24,8 +24,8 @@ pub struct StoreAttributes {
     pub block: Option<u64>,
     /// Purge generation when the request was sent to the node.
     pub generation: u64,
-    /// Epoch of the chain at that time ([`State::epoch`](crate::cache::chain::ChainState::epoch)); 0 if
-    /// the chain is not followed, or for entries on disk.
+    /// Epoch of the chain at that time ([`State::epoch`](crate::cache::chain::ChainState::epoch));
+    /// 0 if the chain is not followed, or for entries on disk.
     pub epoch: u64,
     /// The highest block on which the entry depends, or the head that it reports.
     pub height: Option<u64>,

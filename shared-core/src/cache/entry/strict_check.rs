@@ -1,8 +1,9 @@
 //! Strict check of entries that were stored unchecked, before they are sent.
 //!
 //! Most stored responses are never requested again. So a long response is not parsed strictly when
-//! it arrives (see [`locate_result`](crate::jsonrpc::response_ends::locate_result)) but when it is requested for the first
-//! time: it is decoded and parsed once then, and is never sent if it is no valid response.
+//! it arrives (see [`locate_result`](crate::jsonrpc::response_ends::locate_result)) but when it is
+//! requested for the first time: it is decoded and parsed once then, and is never sent if it is no
+//! valid response.
 
 use std::sync::atomic::Ordering;
 
@@ -28,8 +29,8 @@ impl CacheEntry {
         self
     }
 
-    /// Whether [`passes_check`](Self::passes_check) has to parse the entry first, which takes milliseconds per
-    /// megabyte.
+    /// Whether [`passes_check`](Self::passes_check) has to parse the entry first, which takes
+    /// milliseconds per megabyte.
     pub fn is_unchecked(&self) -> bool {
         self.unread.load(Ordering::Relaxed)
     }
@@ -118,8 +119,8 @@ impl CacheEntry {
     }
 }
 
-/// Returns the bytes of an entry with the flag of a checked one, if it [passes](CacheEntry::passes_check) the
-/// check.
+/// Returns the bytes of an entry with the flag of a checked one, if it
+/// [passes](CacheEntry::passes_check) the check.
 #[cfg(feature = "store")]
 pub(crate) fn read(bytes: &[u8]) -> Option<Vec<u8>> {
     // the times have no effect

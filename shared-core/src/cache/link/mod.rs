@@ -240,7 +240,8 @@ impl Link {
     }
 
     /// Sets the waker of the thread that drives the connections: it is woken as `id` when a request
-    /// is queued on any thread, and [`next_action`](Self::next_action) has an action then. A host that calls
+    /// is queued on any thread, and [`next_action`](Self::next_action) has an action then. A host
+    /// that calls
     /// [`next_action`](Self::next_action) after each call of its only thread needs no waker.
     #[must_use]
     pub fn with_driver(self, waker: Arc<dyn Wake>, id: usize) -> Self {
@@ -273,8 +274,8 @@ impl Link {
     }
 
     /// Sends a purge, with a body of [`purge_request`]. `waiter` is woken when the purge is in
-    /// effect everywhere or has failed, and [`take_reply`](Self::take_reply)s the reply. Returns `false` if
-    /// memory is refused.
+    /// effect everywhere or has failed, and [`take_reply`](Self::take_reply)s the reply. Returns
+    /// `false` if memory is refused.
     pub fn purge(&self, body: String, waiter: Waiter, now: u64) -> bool {
         let mut state = locked(&self.state);
         if state.requests.try_reserve(1).is_err() {
@@ -291,8 +292,8 @@ impl Link {
         true
     }
 
-    /// Queries the owner's status, which `waiter` [`take_reply`](Self::take_reply)s. Returns `false` if the
-    /// owner is not connected.
+    /// Queries the owner's status, which `waiter` [`take_reply`](Self::take_reply)s. Returns
+    /// `false` if the owner is not connected.
     pub fn status(&self, waiter: Waiter, now: u64) -> bool {
         let mut state = locked(&self.state);
         if !state.up || state.requests.try_reserve(1).is_err() {

@@ -15,10 +15,10 @@ use crate::cache::Key;
 use crate::lock::write;
 
 impl Owner {
-    /// Reads an [unchecked](MemoryEntry::unchecked_length) entry strictly (see `cache::entry::check`), which must
-    /// happen before any client receives it. The owner does so at the first hit, once for all
-    /// processes. Returns `None` if the entry is no response, which removes it from memory, or if
-    /// the allocation fails. Takes milliseconds per megabyte.
+    /// Reads an [unchecked](MemoryEntry::unchecked_length) entry strictly (see
+    /// `cache::entry::check`), which must happen before any client receives it. The owner does so
+    /// at the first hit, once for all processes. Returns `None` if the entry is no response, which
+    /// removes it from memory, or if the allocation fails. Takes milliseconds per megabyte.
     pub fn check_entry(&self, key: &Key, entry: &Arc<MemoryEntry>) -> Option<Arc<MemoryEntry>> {
         let Some(body) = strict_check::read(entry.body()) else {
             self.memory.remove_same(key, entry);
@@ -83,7 +83,8 @@ impl Owner {
         Some(other)
     }
 
-    /// Replaces `entry` in memory by `by`, unless it was purged or replaced. Returns whether it was.
+    /// Replaces `entry` in memory by `by`, unless it was purged or replaced. Returns whether it
+    /// was.
     fn replace(&self, key: &Key, entry: &Arc<MemoryEntry>, by: &Arc<MemoryEntry>) -> bool {
         // exclusive: no fill comes in between; purges compare the generation, which does not change
         let _effect = write(&self.effect);

@@ -276,8 +276,8 @@ impl Processes {
         over
     }
 
-    /// Time at which [`complete_purges`](Self::complete_purges) will return a purge without an acknowledgement,
-    /// in monotonic milliseconds.
+    /// Time at which [`complete_purges`](Self::complete_purges) will return a purge without an
+    /// acknowledgement, in monotonic milliseconds.
     pub fn next_settlement(&self) -> Option<u64> {
         self.purges
             .values()

@@ -560,9 +560,9 @@ impl Owner {
         &*self.disk
     }
 
-    /// Removes entries that no process has requested for the inactivity period, in memory and,
-    /// more coarsely, in the store. Does nothing without [`with_inactivity_period`](Self::with_inactivity_period). Waits for a
-    /// disk.
+    /// Removes entries that no process has requested for the inactivity period, in memory and, more
+    /// coarsely, in the store. Does nothing without
+    /// [`with_inactivity_period`](Self::with_inactivity_period). Waits for a disk.
     pub fn expire_inactive(&self, now: CallTime) {
         let Some(inactive) = self.inactive else {
             return;

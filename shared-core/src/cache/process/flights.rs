@@ -12,8 +12,8 @@
 //! A leader that fails, or whose client disconnects, fails no follower: it hands the leadership
 //! over. No call blocks. The caller wakes the waiters that a call returns, and each of them
 //! [`claim`](Flights::claim)s its wakeup. The response is kept for the follower until then, even if
-//! no tier had room for it. Each follower sends it under the id of its own call, as an [`CacheEntry`]
-//! has no id.
+//! no tier had room for it. Each follower sends it under the id of its own call, as an
+//! [`CacheEntry`] has no id.
 //!
 //! A batch may follow several flights at a time, but only if it has no other call to fetch, so that
 //! it delays none. It is woken when the last of these flights has ended, and fetches the calls for

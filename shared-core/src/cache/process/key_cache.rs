@@ -28,8 +28,8 @@ const BUCKET_SIZE: usize = 2;
 /// KiB. No text of this length is nested too deeply to be parsed.
 pub const MAX_CALL_LENGTH: usize = 640;
 
-/// The [bytes of a vary key](crate::cache::vary_key::VaryKey::bytes), hashed once for all calls of a
-/// request, see [`KeyCache::hashed`].
+/// The [bytes of a vary key](crate::cache::vary_key::VaryKey::bytes), hashed once for all calls of
+/// a request, see [`KeyCache::hashed`].
 #[derive(Clone, Copy, Debug)]
 pub struct HashedVaryKey<'a> {
     bytes: &'a [u8],

@@ -1,11 +1,12 @@
 //! State that the exchanges of a process share.
 //!
 //! [`hot`] stores entries within a number of bytes, [`flights`] coalesces requests, [`wake`]
-//! resumes waiting requests, and [`owner_client`] is the interface to the owner. These tables have a
-//! fixed size: [`vary_table`] has the headers on which responses depend, [`key_cache`] the keys of calls
-//! that were hits, [`confirmations`] the results that need a confirmation, [`invalidations`] the invalidations
-//! by requests, and [`negative_cache`] the keys whose responses were not stored. [`upstream_errors`] are
-//! counted by kind, and [`chain_identities`] identify the chains.
+//! resumes waiting requests, and [`owner_client`] is the interface to the owner. These tables have
+//! a fixed size: [`vary_table`] has the headers on which responses depend, [`key_cache`] the keys
+//! of calls that were hits, [`confirmations`] the results that need a confirmation,
+//! [`invalidations`] the invalidations by requests, and [`negative_cache`] the keys whose responses
+//! were not stored. [`upstream_errors`] are counted by kind, and [`chain_identities`] identify the
+//! chains.
 
 pub mod block_sizes;
 pub mod chain_identities;

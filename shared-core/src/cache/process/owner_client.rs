@@ -124,7 +124,8 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
 
     /// Sends a purge: `query` has its scope (docs/caching.md, Purging), and `own` is the namespace
     /// if `query` names none. `waiter` is woken when the purge is in effect everywhere or has
-    /// failed, and [claims](Self::claim_admin_reply) the reply. A reply that is known at once is returned.
+    /// failed, and [claims](Self::claim_admin_reply) the reply. A reply that is known at once is
+    /// returned.
     fn purge(
         &self,
         query: &[u8],

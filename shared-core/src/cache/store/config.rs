@@ -122,8 +122,8 @@ impl StoreConfig {
         }
     }
 
-    /// Returns the bytes that each of [`EntryFamily::ALL`] may keep if they use `used` bytes: the unused
-    /// part of one share belongs to the other family until the first one grows.
+    /// Returns the bytes that each of [`EntryFamily::ALL`] may keep if they use `used` bytes: the
+    /// unused part of one share belongs to the other family until the first one grows.
     pub(super) fn allocate(&self, used: [u64; 2]) -> [u64; 2] {
         let margin = 2 * self.write_buffer;
         let [immutable, aging] = EntryFamily::ALL.map(|tables| self.share(tables));

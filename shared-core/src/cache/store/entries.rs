@@ -32,8 +32,8 @@ pub struct Store {
     /// Whether there were writes since the last flush.
     pub(super) unflushed: AtomicBool,
     pub(super) flushing: Mutex<()>,
-    /// Sequence numbers below which the entries of [`EntryFamily::ALL`] are old: they are removed with
-    /// the next SST files (`old`), or have reached their age (`aged`).
+    /// Sequence numbers below which the entries of [`EntryFamily::ALL`] are old: they are removed
+    /// with the next SST files (`old`), or have reached their age (`aged`).
     pub(super) old: [AtomicU64; 2],
     pub(super) aged: [AtomicU64; 2],
     /// Sequence number of the newest write before the last flush.
@@ -77,8 +77,8 @@ pub struct StoredEntry {
     pub header: RecordHeader,
     sequence: u64,
     body: usize,
-    /// Whether the entry is in the oldest quarter of a full store, or old by [`Store::drop_expired_files`]. It
-    /// is removed soon unless it is stored again.
+    /// Whether the entry is in the oldest quarter of a full store, or old by
+    /// [`Store::drop_expired_files`]. It is removed soon unless it is stored again.
     pub is_old: bool,
 }
 

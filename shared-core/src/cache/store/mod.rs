@@ -15,8 +15,9 @@
 //! ```
 //!
 //! SST files are removed in the order in which they were written, once their class exceeds its
-//! share of `max_size`. A hit reports whether its entry will be removed soon ([`StoredEntry::is_old`]),
-//! and the entry may be stored again. [`Store::drop_expired_files`] removes SST files by age.
+//! share of `max_size`. A hit reports whether its entry will be removed soon
+//! ([`StoredEntry::is_old`]), and the entry may be stored again. [`Store::drop_expired_files`]
+//! removes SST files by age.
 //!
 //! This is a library: it opens no socket, reads no clock, and starts no thread (RocksDB does, at
 //! [`Store::open`]). All methods may be called by any thread, and may wait for the disk;

@@ -33,9 +33,11 @@ pub struct PurgeRequest<'a> {
     pub query: &'a [u8],
     /// Name of the namespace where the query names none; `None`: the namespace of the route.
     pub namespace: Option<&'a [u8]>,
-    /// Identity under which the request is woken, as in [`LookupRequest`](super::lookup_request::LookupRequest).
+    /// Identity under which the request is woken, as in
+    /// [`LookupRequest`](super::lookup_request::LookupRequest).
     pub waiter: Waiter,
-    /// Milliseconds of the lookup clock, as in [`LookupRequest`](super::lookup_request::LookupRequest).
+    /// Milliseconds of the lookup clock, as in
+    /// [`LookupRequest`](super::lookup_request::LookupRequest).
     pub now: u64,
 }
 

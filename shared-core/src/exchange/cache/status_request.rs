@@ -26,10 +26,12 @@ pub struct StatusRequest<'a> {
     pub host: &'a str,
     /// Counters of the host's workers.
     pub board: MetricsBoard,
-    /// Identity under which the request is woken, as in [`LookupRequest`](super::lookup_request::LookupRequest); without
-    /// one the owner is not queried.
+    /// Identity under which the request is woken, as in
+    /// [`LookupRequest`](super::lookup_request::LookupRequest); without one the owner is not
+    /// queried.
     pub waiter: Option<Waiter>,
-    /// Milliseconds of the lookup clock, as in [`LookupRequest`](super::lookup_request::LookupRequest).
+    /// Milliseconds of the lookup clock, as in
+    /// [`LookupRequest`](super::lookup_request::LookupRequest).
     pub now: u64,
     /// Seconds since 1970.
     pub wall: u64,

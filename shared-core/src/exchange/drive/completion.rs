@@ -81,9 +81,9 @@ impl Driver {
         self.exchange().and_then(Exchange::read_size)
     }
 
-    /// Time in milliseconds after which the host calls [`Driver::end_buffering`], flushes a stream that
-    /// has consumed its input, repeats the lookup after [`Step::Wait`](super::Step::Wait), or drops
-    /// a [probe](Self::take_probe); `None` without a timeout.
+    /// Time in milliseconds after which the host calls [`Driver::end_buffering`], flushes a stream
+    /// that has consumed its input, repeats the lookup after [`Step::Wait`](super::Step::Wait), or
+    /// drops a [probe](Self::take_probe); `None` without a timeout.
     pub fn next_timeout_ms(&self) -> Option<u64> {
         let exchange = self.exchange()?;
         if let Some(patience) = exchange.probe_timeout_ms() {

@@ -209,8 +209,8 @@ impl Driver {
         self.step_after_piece(taken)
     }
 
-    /// Ends the buffering of a head, when its [timer](Self::next_timeout_ms) expires or the upstream
-    /// flushes.
+    /// Ends the buffering of a head, when its [timer](Self::next_timeout_ms) expires or the
+    /// upstream flushes.
     ///
     /// # Errors
     /// [`Misuse`] unless a head is withheld.

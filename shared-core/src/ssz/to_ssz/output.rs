@@ -171,8 +171,8 @@ impl Output {
     }
 }
 
-/// Like [`sort_in_place`], without moving bytes: returns the positions of the parts in the order of the
-/// fields, and replaces the positions in `parts` with the future ones.
+/// Like [`sort_in_place`], without moving bytes: returns the positions of the parts in the order of
+/// the fields, and replaces the positions in `parts` with the future ones.
 fn sort_deferred(parts: &mut [(usize, u32)], end: u32) -> Result<Vec<Range<u32>>, SszErrorKind> {
     let refused = |_| SszErrorKind::NoMemory(size_of_val(parts));
     let mut order = Vec::new();

@@ -1,5 +1,5 @@
-//! Submission of an execution payload for its witness: over REST and in SSZ,
-//! `POST /engine/v1/payloads/witness` (execution-apis, src/engine/refactor.md as of #793, and #885), or
+//! Submission of an execution payload for its witness: over REST and in SSZ, `POST
+//! /engine/v1/payloads/witness` (execution-apis, src/engine/refactor.md as of #793, and #885), or
 //! over JSON-RPC, `engine_newPayloadWithWitness`. The witness bridge lets a client use either one
 //! with a node that has only the other.
 //!

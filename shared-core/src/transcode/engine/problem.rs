@@ -83,8 +83,8 @@ impl Problem {
         Self { kind, detail }
     }
 
-    /// Reads the error from the first [`MAX_ERROR_BYTES`] bytes of a JSON-RPC response. Returns `None` if
-    /// the response is no error.
+    /// Reads the error from the first [`MAX_ERROR_BYTES`] bytes of a JSON-RPC response. Returns
+    /// `None` if the response is no error.
     pub fn from_rpc_error(answer: &[u8]) -> Option<Self> {
         let answer: Value = serde_json::from_slice(answer).ok()?;
         let error = answer.get("error")?.as_object()?;

@@ -12,8 +12,8 @@ pub const RESERVED_BYTES: usize = OFFSET;
 /// Length of the fixed part of the route's status: one byte and the offsets of two parts.
 const STATUS: usize = 1 + 2 * OFFSET;
 
-/// Converts the SSZ of JSON-RPC's type, which begins after [`RESERVED_BYTES`] bytes, to the route's type in
-/// place. Returns `None` if the input is not valid; it is then unchanged.
+/// Converts the SSZ of JSON-RPC's type, which begins after [`RESERVED_BYTES`] bytes, to the route's
+/// type in place. Returns `None` if the input is not valid; it is then unchanged.
 pub fn to_route_status(ssz: &mut [u8]) -> Option<()> {
     let (head, parts) = ssz.split_at_mut_checked(2 * OFFSET + STATUS)?;
     let offset = |at: usize| -> Option<usize> {

@@ -1,10 +1,11 @@
 //! Tracking of a chain by the responses of its node.
 //!
-//! Sans-I/O: no socket, no clock. The host [begins](Tracker::begin) a poll at intervals, sends
-//! the queries that [`next_queries`](Tracker::next_queries) returns to the node, [passes](Tracker::handle_result) the
-//! results back, and repeats this until there are no more queries; then it carries out the
-//! resulting [steps](Tracker::next_step) in their order. A poll changes nothing until all that
-//! it needs is known: it is evaluated again with each result, from the results so far.
+//! Sans-I/O: no socket, no clock. The host [begins](Tracker::begin) a poll at intervals, sends the
+//! queries that [`next_queries`](Tracker::next_queries) returns to the node,
+//! [passes](Tracker::handle_result) the results back, and repeats this until there are no more
+//! queries; then it carries out the resulting [steps](Tracker::next_step) in their order. A poll
+//! changes nothing until all that it needs is known: it is evaluated again with each result, from
+//! the results so far.
 //!
 //! ```text
 //!            the window: blocks of one chain, the newest last

@@ -121,9 +121,10 @@ pub enum TrackerStep {
     ChainChange(ChainChange),
     /// Record the identity durably; no block is recorded as final then.
     RecordIdentity(ChainIdentity),
-    /// Record the finality mark before the [`ChainChange::Final`] that follows is reported: an entry must
-    /// not outlive the mark that made it final. `None`: no block is final any more, which must be
-    /// recorded durably, and not before the purge of the [broken](ChainChange::FinalityReverted) blocks.
+    /// Record the finality mark before the [`ChainChange::Final`] that follows is reported: an
+    /// entry must not outlive the mark that made it final. `None`: no block is final any more,
+    /// which must be recorded durably, and not before the purge of the
+    /// [broken](ChainChange::FinalityReverted) blocks.
     RecordMark(Option<FinalityMark>),
     /// Write a log line.
     Log {
