@@ -217,7 +217,7 @@ impl FilterRoot {
             match due {
                 Some(TimerKind::Stream(id, number)) => self.with_stream(id, |exchange| {
                     if exchange.due(number) {
-                        self.reserves_memory();
+                        self.take_resumption();
                     }
                 }),
                 Some(TimerKind::Calls) => {
@@ -261,7 +261,7 @@ impl FilterRoot {
 
     /// Whether one more stream may be resumed now; the others are resumed by
     /// the timer.
-    fn reserves_memory(&self) -> bool {
+    fn take_resumption(&self) -> bool {
         let room = self.room.get();
         self.room.set(room.saturating_sub(1));
         if room == 0 && !self.is_put_off.replace(true) {
@@ -272,7 +272,7 @@ impl FilterRoot {
 
     /// Returns the next woken stream that may be resumed now.
     fn next_woken(&self) -> Option<u32> {
-        match self.reserves_memory() {
+        match self.take_resumption() {
             true => match self.woken.next() {
                 Some(id) => Some(id as u32),
                 None => {
