@@ -203,7 +203,7 @@ impl HeadSource {
 impl fmt::Debug for HeadSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
-        f.debug_struct("Head")
+        f.debug_struct("HeadSource")
             .field("place", &self.url_origin())
             .field("interval", &self.interval)
             .field("finality", &self.finality)

@@ -100,7 +100,7 @@ impl KeyBuilder {
 impl fmt::Debug for KeyBuilder {
     /// Formats only the type's name: a scope may contain credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Keys")
+        f.write_str("KeyBuilder")
     }
 }
 

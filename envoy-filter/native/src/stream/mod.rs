@@ -2,7 +2,7 @@
 //! executes the driver's steps. It makes no decisions.
 //!
 //! Some calls make Envoy call hooks at once, such as a response of the filter
-//! or a resumed stream. They are returned as an [`StreamAction`] and performed after the
+//! or a resumed stream. They are returned as a [`StreamAction`] and performed after the
 //! exchange is released.
 
 mod encode_body;

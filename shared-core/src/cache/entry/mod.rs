@@ -680,7 +680,7 @@ const OVERHEAD: usize = size_of::<CacheEntry>() + 9 * 16 + size_of::<Key>() + 64
 
 impl fmt::Debug for CacheEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry")
+        f.debug_struct("CacheEntry")
             .field("meta", &self.meta)
             .field("id", &self.envelope.id)
             .field("payload_length", &self.payload_length())

@@ -61,7 +61,7 @@ impl Eq for EntryBytes {}
 impl fmt::Debug for EntryBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_lent = matches!(self, Self::Pinned(_));
-        f.debug_struct("Body")
+        f.debug_struct("EntryBytes")
             .field("length", &self.as_ref().len())
             .field("is_lent", &is_lent)
             .finish()
