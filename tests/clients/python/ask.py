@@ -18,7 +18,7 @@ import specs  # noqa: E402
 OCTETS, JSON = "application/octet-stream", "application/json"
 
 url, fork = sys.argv[1:]
-types = specs.of(fork, "mainnet")
+types = specs.types_of(fork, "mainnet")
 
 
 def get(client, job):

@@ -268,7 +268,7 @@ class Envoy(LoggedServer):
         try:
             process.send_signal(number)
             try:
-                process.wait(20)
+                process.wait(GUARD_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
