@@ -11,7 +11,7 @@ use crate::ssz::EnvelopeFlags;
 /// Prefix of all paths, before the version.
 const ROOT: &[u8] = b"/eth/";
 
-/// The kind of a route's response.
+/// The kind of data that a route responds with, which determines the lifetime of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// Constants of the chain: equal for every request.
@@ -101,7 +101,7 @@ pub(crate) fn sibling_route(target: &[u8], route: &str) -> Option<Vec<u8>> {
 }
 
 impl Route {
-    /// Returns the kind of a target (path and query), as the client sent it.
+    /// Returns the kind of data that a target (path and query) requests, as the client sent it.
     pub fn from_target(target: &[u8]) -> Self {
         let Some((_version, mut segments)) = path(target) else {
             return Route::Other;
@@ -147,8 +147,8 @@ impl Route {
         self == Route::Moving && mark.is_some_and(|mark| mark.heights != HeightKind::Slots)
     }
 
-    /// Classifies a body; `None` if it is not cached. `mark` is the state of the chain when the
-    /// request was sent to the node, if its slots are followed.
+    /// Returns the class and lifetime of a response's body; `None` if it is not cached. `mark` is
+    /// the state of the chain when the request was sent to the node, if its slots are followed.
     pub fn classify(
         self,
         body: &[u8],
@@ -175,7 +175,8 @@ impl Route {
         self.classify_value(flags, is_empty, valid, mark)
     }
 
-    /// Classifies a value whose envelope is known; `is_empty`: the value is an empty list.
+    /// Returns the class and lifetime of a value whose envelope is known; `is_empty`: the value is
+    /// an empty list.
     pub fn classify_value(
         self,
         flags: EnvelopeFlags,
@@ -245,10 +246,12 @@ fn is_final(slot: Option<u64>, mark: Option<&DispatchMark>) -> bool {
     }
 }
 
+/// Whether a segment of a path is a version of the API, such as `v1`.
 fn is_version(segment: &[u8]) -> bool {
     matches!(segment, [b'v', digits @ ..] if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit))
 }
 
+/// Returns the kind of data for the identifier of a state or block in a path.
 fn route_for_id(id: &[u8]) -> Route {
     let is_slot = !id.is_empty() && id.iter().all(u8::is_ascii_digit);
     let is_root =

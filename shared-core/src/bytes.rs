@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Minimum ratio of the visible bytes to the hidden bytes of a [`Bytes`].
 const MIN_VISIBLE_RATIO: usize = 64;
 
-/// Shared bytes. Cheap to clone.
+/// Immutable bytes in an allocation that clones share; a few bytes at its beginning may be hidden.
 #[derive(Clone, Debug)]
 pub struct Bytes {
     all: Arc<Box<[u8]>>,
@@ -70,12 +70,12 @@ impl Deref for Bytes {
     }
 }
 
-/// Returns a copy. `None` if memory is refused.
+/// Copies bytes into a new vector. `None` if memory is refused.
 pub(crate) fn copy_of(bytes: &[u8]) -> Option<Vec<u8>> {
     concat([bytes])
 }
 
-/// Returns the concatenation of `pieces`. `None` if memory is refused.
+/// Joins `pieces` in a new vector. `None` if memory is refused.
 pub(crate) fn concat<const N: usize>(pieces: [&[u8]; N]) -> Option<Vec<u8>> {
     let mut all = Vec::new();
     all.try_reserve_exact(pieces.iter().map(|piece| piece.len()).sum())
@@ -86,14 +86,14 @@ pub(crate) fn concat<const N: usize>(pieces: [&[u8]; N]) -> Option<Vec<u8>> {
     Some(all)
 }
 
-/// Appends `more`. `None` if memory is refused; `bytes` are unchanged then.
+/// Appends `more` to a vector. `None` if memory is refused; `bytes` are unchanged then.
 pub(crate) fn extend(bytes: &mut Vec<u8>, more: &[u8]) -> Option<()> {
     bytes.try_reserve(more.len()).ok()?;
     bytes.extend_from_slice(more);
     Some(())
 }
 
-/// Appends one element. `None` if memory is refused.
+/// Appends `one` to a vector. `None` if memory is refused.
 pub(crate) fn push<T>(all: &mut Vec<T>, one: T) -> Option<()> {
     all.try_reserve(1).ok()?;
     all.push(one);

@@ -99,6 +99,7 @@ pub(crate) fn release_pages(bytes: &mut [u8]) {
 #[derive(Clone, Debug, Default)]
 pub struct Budget(Arc<BudgetState>);
 
+/// The counts that all clones of a budget share.
 #[derive(Debug, Default)]
 struct BudgetState {
     bytes: AtomicUsize,
@@ -107,7 +108,7 @@ struct BudgetState {
 }
 
 impl Budget {
-    /// An empty budget.
+    /// Returns a budget without reservations.
     pub fn new() -> Self {
         Self::default()
     }
@@ -133,11 +134,12 @@ impl Budget {
         })
     }
 
+    /// Adds `bytes` to those in use, unless more than `limit` would then be in use.
     fn take(&self, bytes: usize, limit: usize) -> bool {
         self.take_leaving(bytes, limit, 0)
     }
 
-    /// Reserves `bytes`, unless less than `left` of `limit` would then be free.
+    /// Adds `bytes` to those in use, unless less than `left` of `limit` would then be free.
     fn take_leaving(&self, bytes: usize, limit: usize, left: usize) -> bool {
         let limit = limit.saturating_sub(left);
         let more = |used: usize| used.checked_add(bytes).filter(|total| *total <= limit);
@@ -155,7 +157,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Budget of the reservation.
+    /// Budget that the bytes are returned to.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }

@@ -11,8 +11,8 @@ use crate::cache::status::CacheStatus;
 use crate::jsonrpc::methods;
 use crate::mode::Mode;
 
-/// Counters apart from modes, reasons and the like. The first five are also counters of Envoy's
-/// compressor.
+/// The counters that are not one of a family such as modes, reasons or methods. The first five are
+/// also counters of Envoy's compressor.
 #[derive(Clone, Copy)]
 enum Total {
     Compressed,
@@ -112,6 +112,7 @@ pub(crate) fn names() -> impl Iterator<Item = Option<String>> {
 /// Name for all methods that are in no table.
 pub const OTHER: &str = "other";
 
+/// Returns the name of a counter in its family; `None` for an empty name, which is not counted.
 fn named(family: &str, name: &str) -> Option<String> {
     let name = name.to_lowercase();
     (!name.is_empty()).then(|| format!("{family}.{name}"))
@@ -198,7 +199,7 @@ impl ExchangeMetrics<'_> {
     }
 }
 
-/// A call of a batch.
+/// The method of one call of a batch, and whether the cache had its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchCallMetrics {
     method: u16,
@@ -206,7 +207,7 @@ pub(crate) struct BatchCallMetrics {
 }
 
 impl BatchCallMetrics {
-    /// Returns the call of this method, as written in the request.
+    /// Returns the entry of a call for the metrics, by its method as written in the request.
     pub(crate) fn new(method: &[u8], is_hit: bool) -> Self {
         Self {
             method: method_index(method) as u16,
@@ -220,7 +221,7 @@ fn method_index(method: &[u8]) -> usize {
     methods::position(method).unwrap_or(methods::NUMBER)
 }
 
-/// The metrics of one exchange.
+/// The numbers that one exchange adds to the counters and histograms when it ends.
 #[derive(Clone, Debug, Default)]
 pub struct ExchangeTally {
     counts: [(u16, u64); MAX_COUNTERS],
@@ -364,6 +365,7 @@ impl ExchangeTally {
         }
     }
 
+    /// Adds counts to the consecutive counters that begin with number `first`.
     fn add_from<const N: usize>(&mut self, first: usize, counts: [u64; N]) {
         let counted = (first..).zip(counts).filter(|(_, count)| *count > 0);
         self.more

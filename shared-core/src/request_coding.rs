@@ -4,7 +4,7 @@ use crate::gzip::inflate::{gunzip_beginning, gunzip_within, InflateError};
 use crate::negotiate::list_header::members;
 use crate::zstd::{unzstd, unzstd_beginning};
 
-/// A content coding that is decompressed.
+/// A content coding that sszip can decompress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestCoding {
     /// gzip (RFC 1952); `x-gzip` is an alias (RFC 9110, 8.4.1.3).
@@ -79,7 +79,7 @@ pub enum BodyCoding {
 }
 
 impl BodyCoding {
-    /// Reads a line of `Content-Encoding`.
+    /// Updates the coding with one line of `Content-Encoding`; a second coding makes it `Other`.
     pub fn read(&mut self, value: &[u8]) {
         for name in members(value) {
             *self = match (*self, RequestCoding::from_name(name)) {

@@ -79,7 +79,7 @@ mod replaced {
             .map(|(_, time)| *time)
     }
 
-    /// Reads `NAME=TIME ...`; a time has the unit `ms` or `s`.
+    /// Parses `SSZIP_TIMES`, which is `NAME=TIME ...`; a time has the unit `ms` or `s`.
     fn parse(text: &str) -> Result<Vec<(String, u64)>, String> {
         text.split_whitespace()
             .map(|word| {

@@ -57,8 +57,8 @@ impl Variable {
         }
     }
 
-    /// Returns the text; `exchange` is `None` without an exchange, and while a job has it.
-    /// `None` if the variable has no value.
+    /// Returns the text that an access log prints; `exchange` is `None` without an exchange, and
+    /// while a job has it. `None` if the variable has no value.
     pub fn text(self, exchange: Option<&Exchange>) -> Option<Cow<'_, [u8]>> {
         let Some(exchange) = exchange else {
             return (self == Variable::Mode).then(|| Mode::Off.name().as_bytes().into());

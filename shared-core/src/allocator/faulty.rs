@@ -12,7 +12,7 @@ thread_local! {
     static REFUSALS: Cell<Refusals> = const { Cell::new(Refusals { all: 0, small: 0 }) };
 }
 
-/// Number of allocations that were refused.
+/// Counts of the allocations that were refused to a thread during [`with_refusals`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
     /// Refusals of any length.
@@ -28,7 +28,8 @@ impl AddAssign for Refusals {
     }
 }
 
-/// The system's allocator, with faults for the calling thread.
+/// Test allocator that passes requests to the system's, counts the bytes of each thread, and
+/// refuses allocations during [`with_refusals`].
 #[derive(Debug)]
 pub struct Faulty;
 
@@ -61,8 +62,8 @@ unsafe impl GlobalAlloc for Faulty {
     }
 }
 
-/// Returns the maximum number of bytes that the thread had allocated at once during `run`, in
-/// addition to those before. Fails if `run` does not free everything.
+/// Returns the maximum number of bytes that the calling thread had allocated at once during `run`,
+/// in addition to those before. Panics if `run` does not free everything.
 pub fn peak_allocation(run: impl FnOnce()) -> usize {
     let before = CURRENT.get();
     PEAK.set(before);
@@ -71,8 +72,9 @@ pub fn peak_allocation(run: impl FnOnce()) -> usize {
     PEAK.get() - before
 }
 
-/// Runs `run` on a thread to which the system refuses all allocations of `from` bytes and more
-/// after the first `passed` ones. Returns its result and the refusals.
+/// Runs `run` on the calling thread, while this allocator refuses to that thread all allocations of
+/// `from` bytes and more, after the first `passed` ones. Returns the result of `run` and the
+/// refusals.
 pub fn with_refusals<T>(from: usize, passed: usize, run: impl FnOnce() -> T) -> (T, Refusals) {
     struct Restored;
     impl Drop for Restored {
@@ -88,7 +90,8 @@ pub fn with_refusals<T>(from: usize, passed: usize, run: impl FnOnce() -> T) -> 
     (done, REFUSALS.get())
 }
 
-/// Number of allocations that [`with_refusals`] still passes.
+/// Number of allocations that [`with_refusals`] will still pass to the calling thread before it
+/// refuses one.
 pub fn remaining_allocations() -> usize {
     REFUSED.get().1
 }

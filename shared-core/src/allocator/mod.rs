@@ -82,6 +82,7 @@ pub fn configure_malloc() {
     }
 }
 
+/// Memory of the reserve, aligned for the heap, which is its only user.
 #[repr(C, align(16))]
 struct Reserve(UnsafeCell<[u8; RESERVE]>);
 
@@ -150,7 +151,8 @@ unsafe impl GlobalAlloc for Allocator {
 }
 
 impl Allocator {
-    /// Reallocates where the system can't.
+    /// Moves an allocation to a longer one, for memory of the reserve and where the system's
+    /// `realloc` is refused; a shorter one stays in place. NULL if memory is refused.
     ///
     /// # Safety
     /// The contract of `realloc`.
@@ -178,7 +180,8 @@ impl Allocator {
     }
 }
 
-/// Handles an allocation that the system has refused.
+/// Allocates from the reserve what the system has refused, and records the shortage; an allocation
+/// longer than [`SMALL`] gets a spare of the thread. NULL if there is none.
 #[cold]
 fn allocate_refused(layout: Layout) -> *mut u8 {
     if layout.size() <= SMALL {
@@ -188,6 +191,7 @@ fn allocate_refused(layout: Layout) -> *mut u8 {
     spare(layout)
 }
 
+/// Whether an allocation is in the reserve, by its address.
 #[inline]
 fn is_of_reserve(memory: *mut u8) -> bool {
     (memory as usize).wrapping_sub(MEMORY.0.get() as usize) < RESERVE
@@ -234,6 +238,7 @@ unsafe fn free_to_reserve(memory: *mut u8) {
     }
 }
 
+/// Returns the layout of an allocation of `size` bytes and its header; `None` if it is too long.
 fn with_header(size: usize) -> Option<Layout> {
     Layout::from_size_align(size.checked_add(HEADER)?, ALIGN).ok()
 }
@@ -278,6 +283,7 @@ static OWNER: AtomicUsize = AtomicUsize::new(0);
 /// Lock for the thread that owns the spares.
 static SPARES_LOCK: Mutex<()> = Mutex::new(());
 
+/// An allocation that was made in advance, for a later one that can't report a refusal.
 struct Spare {
     memory: *mut u8,
     layout: Layout,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::transitions::{Event, State};
 
-/// The action for a response head.
+/// The action that the host takes after a response head: pass, copy, buffer, stream or fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadAction {
     /// Send the head with the head edits, and stream the body unchanged.
@@ -20,7 +20,7 @@ pub enum HeadAction {
     Fail,
 }
 
-/// The action for a piece of a buffered body.
+/// The action that the host takes after a piece of a body whose head is withheld.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PieceAction {
     /// The piece was buffered.
@@ -33,7 +33,7 @@ pub enum PieceAction {
     Stream,
 }
 
-/// The action for the end of a buffered body.
+/// The action that the host takes at the end of a body whose head is withheld.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndAction {
     /// Run the compression.
@@ -49,7 +49,7 @@ pub enum EndAction {
     Send,
 }
 
-/// A call that the present state does not allow.
+/// The error of a call that the present state of an exchange does not allow: a mistake of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Misuse {
     /// State of the exchange.

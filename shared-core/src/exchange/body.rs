@@ -40,7 +40,8 @@ impl Exchange {
         }
     }
 
-    /// Handles a piece of a buffered body.
+    /// Adds a piece to the body whose head is withheld, and returns whether the buffering
+    /// continues.
     ///
     /// # Errors
     /// [`Misuse`] unless the head is withheld.
@@ -102,10 +103,10 @@ impl Exchange {
 
     /// Stops processing the response: the original is to be sent.
     ///
-    /// There is no original of a batch that has to be merged and for which memory is refused,
-    /// nor of a response whose head was not evaluated for a client that accepts only SSZ. The
-    /// state is `State::Cut` then; or `State::CollectingPart` if the head was still awaited: the
-    /// host continues as after `HeadAction::Hold`, and the end of the body is a failure.
+    /// There is no original of a batch that has to be merged and for which memory is refused, nor
+    /// of a response whose head was not evaluated for a client that accepts only SSZ. The state is
+    /// `State::Aborted` then; or `State::BufferingPart` if the head was still awaited: the host
+    /// continues as after `HeadAction::Buffer`, and the end of the body is a failure.
     ///
     /// # Errors
     /// [`Misuse`] once the response is decided.
@@ -161,7 +162,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Handles the end of the body, as the host detects it.
+    /// Completes the body at the end that the host detects, and returns how its response is sent.
     ///
     /// # Errors
     /// [`Misuse`] unless the head is withheld.
@@ -204,8 +205,8 @@ impl Exchange {
         })
     }
 
-    /// Handles the end of the body where [`end`](Self::end) has failed: a complete body is sent
-    /// unchanged.
+    /// Completes the body where [`end`](Self::end) has failed: it is sent unchanged if it is
+    /// complete.
     ///
     /// # Errors
     /// [`Misuse`] unless the head is withheld.
@@ -225,8 +226,8 @@ impl Exchange {
         Ok(EndAction::Send)
     }
 
-    /// Handles a response that the upstream truncated while the head is withheld. Responses that
-    /// do not depend on its end are sent: the parts of a split batch, and the response that
+    /// Completes the body where the upstream truncated it while the head is withheld. Responses
+    /// that do not depend on its end are sent: the parts of a split batch, and the response that
     /// replaces the upstream's.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use crate::{json, memory};
 /// Bytes that are reserved for a body before its first piece arrives.
 const INITIAL_RESERVATION: usize = 64 << 10;
 
-/// A buffered body, as far as it was received.
+/// The received bytes of a body, with their reservation and the properties that its head declares.
 #[derive(Debug, Default)]
 pub(super) struct BufferedBody {
     /// Bytes that the upstream sent.
@@ -35,7 +35,7 @@ pub(super) struct BufferedBody {
 }
 
 impl BufferedBody {
-    /// Returns an empty body for a response with this head.
+    /// Returns a body without bytes, with the length and the delimiter that this head declares.
     pub(super) fn for_head<I>(head: &ResponseHead<I>) -> Self {
         // the Content-Length of a 304 describes the body that a 200 would have
         let length = head.content_length.filter(|_| head.status != 304);
@@ -152,6 +152,7 @@ impl BufferedBody {
         .ok_or(Mode::Memory)
     }
 
+    /// Grows the capacity of the buffer to `room` bytes; they are not reserved here.
     fn grow(&mut self, room: usize) -> Result<(), Mode> {
         let more = room.saturating_sub(self.body.len());
         if self.body.try_reserve_exact(more).is_err() || injected(Fault::FailAlloc) {
@@ -160,7 +161,7 @@ impl BufferedBody {
         Ok(())
     }
 
-    /// Reduces the reservation to `bytes`.
+    /// Shrinks the reservation for the body to `bytes`.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         if let Some(reservation) = &mut self.reservation {
             reservation.shrink_to(bytes);
@@ -193,7 +194,8 @@ fn check_fits_alone(config: &RouteConfig, body: usize, output: usize) -> Result<
     }
 }
 
-/// The stages that a body passes through, in this order.
+/// The stages that a body passes through, in this order: decompression, conversion to another
+/// format, compression.
 #[derive(Debug, Default)]
 pub(super) struct BodyStages {
     /// Whether the body is gzip that the client or the next stage can't read.
@@ -202,14 +204,14 @@ pub(super) struct BodyStages {
     pub(super) gzip: Option<CompressionSettings>,
 }
 
-/// Settings of the compression of a body.
+/// Requirements of the client for the compressed form of a body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CompressionSettings {
     /// Whether gzip is sent even if it is longer, because the client refused identity.
     pub(super) at_any_length: bool,
 }
 
-/// A body that passes through its stages when it is complete.
+/// A buffered body, and the stages that it passes through when it is complete.
 #[derive(Debug)]
 pub(super) struct BodyPipeline {
     pub(super) stages: BodyStages,
@@ -238,7 +240,7 @@ impl BodyPipeline {
         }
     }
 
-    /// Whether fewer bytes were received than the head declared.
+    /// Whether the body ended before the length that its head declared.
     pub(super) fn is_short(&self) -> bool {
         let received = match &self.stages.transcoding {
             Some(transcoding) => transcoding.received,
@@ -393,10 +395,10 @@ pub(super) fn decompression_work(coded: &[u8], config: &RouteConfig) -> usize {
     inflate::trailer_length(coded).min(most).max(coded.len())
 }
 
-/// Reservations for the parts of cache entries that are sent.
+/// The reservations for all parts of cache entries that one response consists of.
 pub(super) type EntryReservations = Vec<EntryReservation>;
 
-/// A reservation for bytes of a cache entry that are sent.
+/// A reservation that lasts while bytes of a cache entry are sent.
 #[derive(Debug)]
 pub(super) enum EntryReservation {
     /// Memory of a decompressed entry.

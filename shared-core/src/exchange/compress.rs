@@ -15,7 +15,7 @@ use crate::memory;
 use crate::mode::Mode;
 use crate::ssz::Parts;
 
-/// The result of the compression.
+/// The output of the compression or decompression of one body, and the mode of its response.
 struct CompressedBody {
     body: Vec<u8>,
     /// Body of the entry, which is sent to this client as to later ones.
@@ -24,8 +24,9 @@ struct CompressedBody {
 }
 
 impl Exchange {
-    /// Runs the compression. May take milliseconds per megabyte. In
-    /// [`State::Cut`](super::transitions::State::Aborted) there is nothing to send.
+    /// Compresses, converts or merges the complete body, decodes a stored one, or rewrites the
+    /// request. May take milliseconds per megabyte. In
+    /// [`State::Aborted`](super::transitions::State::Aborted) there is nothing to send.
     ///
     /// # Errors
     /// [`Misuse`] unless the body is complete, or a stored one is to be decompressed.
@@ -43,6 +44,8 @@ impl Exchange {
         }
     }
 
+    /// Compresses or decompresses the complete body; it is sent unchanged if that fails or is not
+    /// worth it.
     pub(super) fn compress_whole(&mut self) -> Result<(), Misuse> {
         self.record_buffered_errors();
         let Phase::Coding(whole) = &mut self.phase else {
@@ -139,6 +142,8 @@ impl Exchange {
 }
 
 impl BodyPipeline {
+    /// Compresses the body, in the form of its entry if it is stored, or returns the reason to send
+    /// it unchanged.
     fn gzip(
         &mut self,
         config: &RouteConfig,
@@ -179,6 +184,7 @@ impl BodyPipeline {
         (coded.is_gzip() && coded.length() < limit as u64).then_some(coded)
     }
 
+    /// Decompresses the body, and builds its entry if it is stored.
     fn gunzip(
         &mut self,
         config: &RouteConfig,

@@ -27,7 +27,7 @@ pub(super) fn reserve_slot(
     place.map(Some).ok_or(TranscodeError::Busy)
 }
 
-/// The conversion of one body.
+/// The conversion of one body to another format, with its transcoder and the state of the original.
 #[derive(Debug)]
 pub(super) struct Conversion {
     pub(super) stage: Result<Transcoder, TranscodeError>,
@@ -49,7 +49,7 @@ pub(super) struct Conversion {
     pub(super) refused_edits: Vec<HeadEdit>,
 }
 
-/// The kind of request whose response is converted.
+/// The kind of request whose response is converted, which determines the response if that fails.
 #[derive(Debug)]
 pub(super) enum ConversionSource {
     /// A route of the Beacon API, which can be requested again.
@@ -126,7 +126,7 @@ impl Conversion {
         }
     }
 
-    /// Records a failure: the output and the slot are released.
+    /// Records why the conversion failed, and releases its output and slot.
     pub(super) fn fail(&mut self, why: TranscodeError) {
         if self.stage.is_ok() {
             self.stage = Err(why);

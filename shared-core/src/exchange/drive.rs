@@ -33,7 +33,8 @@ enum LookupPhase {
     Done,
 }
 
-/// An exchange with its background update and reservations. See the [module](self).
+/// The object through which a host feeds events to one exchange and receives steps. See the
+/// [module](self).
 #[derive(Debug)]
 pub struct Driver {
     /// The exchange; `None` while a job has it.
@@ -71,6 +72,7 @@ impl Driver {
         Self::from_exchange(Exchange::new(config))
     }
 
+    /// Returns a driver for a new exchange, of a client's request or of a background request.
     fn from_exchange(exchange: Exchange) -> Self {
         Self {
             exchange: Some(Box::new(exchange)),
@@ -107,7 +109,7 @@ impl Driver {
         self.exchange.as_deref_mut().map(action)
     }
 
-    /// Handles the client's request head.
+    /// Reads the client's request head, and prepares the head of the upstream request.
     ///
     /// # Errors
     /// [`Misuse`] unless it is the first event.
@@ -118,8 +120,9 @@ impl Driver {
         self.exchange_for(Event::RequestHead)?.request_head(head)
     }
 
-    /// Compares the upstream's body with the body that arrived, at its end: not all filters that
-    /// change a body show it before.
+    /// Compares the length of the upstream's body with the length of the body that arrived, at its
+    /// end. If they differ, another filter changes bodies: the route is recorded as one with such a
+    /// filter. Not all filters that change a body show it before.
     fn compare_with_node(&mut self) {
         if let (Some(sent), Some(exchange)) = (self.node_sent, &mut self.exchange) {
             let is_changed = exchange.compare_upstream_length(sent);
@@ -127,6 +130,7 @@ impl Driver {
         }
     }
 
+    /// Moves the exchange into a job; the host must wait if another job has it.
     fn run_job(&mut self) -> Step {
         match self.exchange.take() {
             Some(exchange) => Step::RunJob(Job(JobKind::Answer(exchange))),
@@ -134,6 +138,7 @@ impl Driver {
         }
     }
 
+    /// Returns the step for the state in which a job has left the exchange.
     fn step_after_job(&self) -> Step {
         match self.exchange() {
             Some(exchange) => match exchange.state() {

@@ -48,7 +48,7 @@ impl Exchange {
         bound.is_some_and(|bound| entry.length(id.unwrap_or_default()) > bound.most)
     }
 
-    /// Returns the error that replaces a stored response.
+    /// Returns the JSON-RPC error that replaces a stored response longer than its limit.
     pub(super) fn respond_limit_exceeded(&mut self) -> Option<Box<ResponseBody>> {
         let answer = self.take_limit_error(200)?;
         self.head_edits = Vec::new();
@@ -56,6 +56,8 @@ impl Exchange {
         Some(answer)
     }
 
+    /// Takes the JSON-RPC error of the limit, as a response with this status, and records the
+    /// denial.
     fn take_limit_error(&mut self, status: u16) -> Option<Box<ResponseBody>> {
         let body = self.looked.bound.take()?.error;
         self.reason = Reason::Denied;

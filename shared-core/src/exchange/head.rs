@@ -19,7 +19,7 @@ use crate::transcode::{Submission, TranscodeRequest};
 /// A header: name and value. Bytes, because HTTP does not guarantee UTF-8.
 pub type Header<'a> = (&'a [u8], &'a [u8]);
 
-/// A change to a message head.
+/// A change to one header of a message: it is set, replaced or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadEdit {
     /// Name of the header, as it is written.
@@ -148,8 +148,9 @@ impl Request {
         is_negotiated || self.call.is_some()
     }
 
-    /// Reads a request head. `caches` are the settings of the cache, if there is one; with
-    /// `decodes`, a compressed body is handled as the same body without its coding.
+    /// Reads the parts of a request head that the exchange keeps. `caches` are the settings of the
+    /// cache, if there is one; with `decodes`, a compressed body is handled as the same body
+    /// without its coding.
     pub(super) fn read<'a, I>(
         head: RequestHead<'_, I>,
         caches: Option<&CacheConfig>,
@@ -233,6 +234,7 @@ impl Request {
 }
 
 impl CacheHeaders {
+    /// Reads a header that keys or the cache's rules may depend on.
     fn read_field(&mut self, name: &[u8], value: &[u8], credentials: &Credentials) {
         self.fields.push(name, value);
         if name.eq_ignore_ascii_case(b"cache-control") {
@@ -262,7 +264,7 @@ pub(super) enum Upgrade {
 }
 
 impl Upgrade {
-    /// Reads a line of `Upgrade`.
+    /// Updates the protocol with one line of `Upgrade`; several protocols are `Other`.
     pub(super) fn read(&mut self, value: &[u8]) {
         let mut protocols = members(value).peekable();
         let is_there = protocols.peek().is_some();
@@ -286,7 +288,7 @@ pub(super) struct RequestCharset {
 }
 
 impl RequestCharset {
-    /// Reads a line of `Content-Type`.
+    /// Updates the encoding with one line of `Content-Type`.
     fn read(&mut self, value: &[u8]) {
         if value == b"application/json" {
             // the usual value
@@ -350,7 +352,7 @@ pub(super) enum Coding {
 }
 
 impl Coding {
-    /// Reads a line of `Content-Encoding`.
+    /// Updates the coding with one line of `Content-Encoding`.
     pub(super) fn read(&mut self, value: &[u8]) {
         for coding in members(value) {
             *self = if coding.eq_ignore_ascii_case(b"identity") {

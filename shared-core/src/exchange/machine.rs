@@ -29,7 +29,7 @@ use crate::transcode::{call, Format, Submission, TranscodeRequest};
 
 const ACCEPT: &str = "Accept";
 
-/// One exchange. See the [module](super).
+/// The state machine of one request and its response. See the [module](super).
 #[derive(Debug)]
 pub struct Exchange {
     pub(super) config: Arc<RouteConfig>,
@@ -102,17 +102,17 @@ impl Exchange {
         }
     }
 
-    /// Settings of the route.
+    /// Settings of the route that received the request.
     pub fn config(&self) -> &Arc<RouteConfig> {
         &self.config
     }
 
-    /// State of the exchange.
+    /// Position of the exchange in the transition table.
     pub fn state(&self) -> State {
         self.phase.state()
     }
 
-    /// Mode of the response; final in `Ready`, `Passing` and `Cut`.
+    /// Treatment of the response's body; final in the states `Ready`, `Passing` and `Aborted`.
     pub fn mode(&self) -> Mode {
         self.not_ssz.unwrap_or(self.mode)
     }
@@ -150,7 +150,7 @@ impl Exchange {
             })
     }
 
-    /// Body of the upstream request after `LookUp::ForwardRewritten`.
+    /// Body of the upstream request after `LookupAction::ForwardRewritten`.
     pub fn request_body(&self) -> &[u8] {
         &self.request_body
     }
@@ -233,7 +233,7 @@ impl Exchange {
         codings.next().is_some_and(|coding| coding.value.is_some())
     }
 
-    /// Cache status of the response.
+    /// Result of the cache for the response: hit, miss, bypass and the like.
     pub fn cache_status(&self) -> CacheStatus {
         self.cache_status
     }
@@ -271,7 +271,7 @@ impl Exchange {
         self.looked.batch_hits
     }
 
-    /// Handles the client's request head.
+    /// Reads the client's request head, and prepares the head of the upstream request.
     ///
     /// # Errors
     /// [`Misuse`] unless it is the first call.
@@ -377,6 +377,7 @@ impl Exchange {
         self.state().after(event).ok_or_else(|| self.misuse(event))
     }
 
+    /// Returns the error for an event that the present state does not allow.
     pub(super) fn misuse(&self, event: Event) -> Misuse {
         Misuse {
             state: self.state(),

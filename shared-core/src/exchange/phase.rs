@@ -53,6 +53,7 @@ impl Phase {
         }
     }
 
+    /// Moves from awaiting the upstream's part of a batch to buffering it.
     pub(super) fn into_buffering_part(self) -> Self {
         match self {
             Phase::AwaitingPart(mixed) => Phase::CollectingPart(mixed),
@@ -60,6 +61,7 @@ impl Phase {
         }
     }
 
+    /// Moves to the phase after the end of the upstream's body.
     pub(super) fn into_ended(self) -> Self {
         match self {
             Phase::Collecting(whole) => Phase::Coding(whole),
@@ -69,6 +71,7 @@ impl Phase {
         }
     }
 
+    /// Moves to the phase in which the received bytes are sent unchanged.
     pub(super) fn into_original(self) -> Self {
         match self {
             Phase::AwaitingHead | Phase::AwaitingUpdate => Phase::Passing(Box::default()),

@@ -37,7 +37,7 @@ use crate::transcode::JSON;
 /// it.
 const MAX_DECOMPRESSED: u64 = 1 << 20;
 
-/// The decision about a request.
+/// The decision of the policy about a request: it is forwarded, in whole or in part, or rejected.
 #[derive(Debug)]
 pub(super) enum PolicyDecision {
     /// The request is forwarded unchanged.
@@ -78,7 +78,8 @@ impl Exchange {
         Some(RequiredBody::WholeBody)
     }
 
-    /// Evaluates the request. `is_too_long`: the body was not kept because of its length.
+    /// Decides by the policy whether the request is forwarded. `is_too_long`: the body was not kept
+    /// because of its length.
     pub(super) fn evaluate(&mut self, body: RequestBody<'_>, is_too_long: bool) -> PolicyDecision {
         let Some(policy) = self.config.policy().map(Arc::clone) else {
             return PolicyDecision::Allowed;
@@ -125,6 +126,7 @@ impl Exchange {
         }
     }
 
+    /// Decides about the calls in a body, which is parsed strictly.
     fn evaluate_calls(&mut self, policy: &Policy, body: &[u8]) -> PolicyDecision {
         if self.request.text.is_ambiguous(body) {
             return PolicyDecision::Refused(Unverifiable::Coding);
@@ -166,6 +168,8 @@ impl Exchange {
         )
     }
 
+    /// Decides about each call of a batch; a batch with denied calls, or with response limits, is
+    /// split.
     fn evaluate_batch(
         &mut self,
         policy: &Policy,

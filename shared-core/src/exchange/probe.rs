@@ -7,7 +7,7 @@ use crate::memory;
 /// Maximum length of a response. Bytes. The constants of mainnet have 10 KB.
 pub(super) const MAX_RESPONSE_LENGTH: usize = 128 << 10;
 
-/// A probe in flight.
+/// A background request for one capability of a node, with its response as far as it was received.
 #[derive(Debug)]
 pub(super) struct Probe {
     /// Name of the node within its route.

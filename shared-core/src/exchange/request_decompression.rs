@@ -13,7 +13,7 @@ use crate::memory;
 use crate::memory::Reservation;
 use crate::request_coding::BodyCoding;
 
-/// A decompressed body, and its memory.
+/// A request body after decompression, with the reservation of its memory.
 pub(super) struct DecodedRequest {
     pub(super) body: Vec<u8>,
     pub(super) memory: Reservation,

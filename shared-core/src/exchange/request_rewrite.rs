@@ -31,8 +31,8 @@ use crate::transcode::engine::rpc_request::{Refusal, RestSubmission};
 use crate::transcode::engine::{self, problem, status};
 use crate::transcode::{Submission, TranscodeError, TranscodeRequest, JSON, OCTETS};
 
-/// Returns whether `room` bytes may be allocated in addition to the bytes that are reserved
-/// already, and reserves them.
+/// Reserves `room` bytes in addition to the `used` bytes that are reserved already. `false` if the
+/// total would exceed `limit`.
 fn has_room(memory: &mut Option<Reservation>, used: usize, room: usize, limit: usize) -> bool {
     let needed = used.saturating_add(room);
     memory.as_mut().is_some_and(|it| it.grow_to(needed, limit))
@@ -103,8 +103,8 @@ impl Exchange {
         }
     }
 
-    /// Copies the body, to be processed by [`code`](Self::compress). `body` is `None` if there is
-    /// no memory to read it or it `is_too_long`. `false` if the body goes to the node unchanged.
+    /// Copies the body, to be processed by [`compress`](Self::compress). `body` is `None` if there
+    /// is no memory to read it or it `is_too_long`. `false` if the body goes to the node unchanged.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
@@ -260,6 +260,7 @@ impl Exchange {
         self.transition(Event::Rewritten, |_| Phase::AwaitingHead)
     }
 
+    /// Forwards the submission as JSON; SSZ that is no value of its type is rejected with a 400.
     fn rewrite_as_json(&mut self, submitted: Submission, ssz: &[u8]) -> Result<(), Misuse> {
         match self.submission_to_json(submitted, ssz) {
             Ok(json) => {

@@ -8,7 +8,7 @@ use crate::cache::Key;
 use crate::gzip::splice::Body;
 use crate::memory::Reservation;
 
-/// A response that is ready to send.
+/// A response whose body is decided, with the memory that it keeps until it is sent.
 #[derive(Debug, Default)]
 pub(super) struct ResponseBody {
     /// Status of a stored response; 0 if the upstream's status is sent.

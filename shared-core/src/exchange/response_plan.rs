@@ -27,7 +27,7 @@ pub(super) enum ResponsePlan {
 }
 
 impl Exchange {
-    /// Handles the final response head (not 1xx other than 101).
+    /// Decides from the final response head (not 1xx other than 101) how the body is handled.
     ///
     /// # Errors
     /// [`Misuse`] unless it follows the request head.
@@ -259,6 +259,7 @@ impl Exchange {
         }
     }
 
+    /// Returns the plan for a body that is compressed while it arrives; sets the head edits.
     fn plan_stream(&mut self, buffered: &mut BufferedBody) -> Result<ResponsePlan, Mode> {
         let mut stream = BodyStream::open(&self.config, buffered)?;
         self.set_stream_headers(&mut stream);
@@ -267,11 +268,13 @@ impl Exchange {
 }
 
 impl BodyPipeline {
+    /// Whether the declared length is beyond the maximum for one-shot compression.
     fn is_beyond_oneshot(&self, config: &RouteConfig) -> bool {
         let declared = self.buffered.declared;
         declared.is_some_and(|length| length as u64 > config.max_oneshot)
     }
 
+    /// Returns an error with the reason if a body of the declared length is sent unchanged.
     fn check_length(&self, config: &RouteConfig) -> Result<(), Mode> {
         let Some(length) = self.buffered.declared else {
             return Ok(());

@@ -7,7 +7,7 @@ use super::machine::Exchange;
 use crate::mode::Mode;
 use crate::panics::catch_panic;
 
-/// The next action of a host.
+/// The next action that a host takes for an exchange.
 #[derive(Debug)]
 pub enum Step {
     /// Wait for the next event: the piece was accepted.
@@ -39,7 +39,7 @@ pub enum Step {
     /// delivered, and the rest of the body unchanged.
     SendThenPass,
     /// Run this job on a thread that serves no connections, then pass it to
-    /// [`Driver::done`](super::drive::Driver::job_done).
+    /// [`Driver::job_done`](super::drive::Driver::job_done).
     RunJob(Job),
     /// Respond with 502: nothing was sent, and there is no response to send.
     Fail(FailureReason),
@@ -104,6 +104,7 @@ impl FailureReason {
 #[derive(Debug)]
 pub struct Job(pub(super) JobKind);
 
+/// The kinds of jobs, with the data that each takes to its thread.
 #[derive(Debug)]
 pub(super) enum JobKind {
     /// Compress or decompress a response.
@@ -127,7 +128,7 @@ impl Job {
         cores.saturating_sub(1).max(1)
     }
 
-    /// Runs the job. Takes milliseconds per megabyte.
+    /// Does the job's work on the calling thread. Takes milliseconds per megabyte.
     pub fn run(&mut self) {
         match &mut self.0 {
             JobKind::Answer(exchange) => run_compression(exchange),
@@ -170,11 +171,11 @@ pub enum OtherFilters {
     /// The body is changed.
     BodyChanged,
     /// The body is changed, and the upstream's body is reported to
-    /// [`Driver::node_piece`](super::drive::Driver::upstream_piece).
+    /// [`Driver::upstream_piece`](super::drive::Driver::upstream_piece).
     SeparateCopy,
 }
 
-/// Stores the entry, or returns the job that builds it.
+/// Stores the entry of a fill, or returns the job that builds it if that takes too long.
 pub(super) fn store_or_job(mut fill: Box<Fill>, now: u64) -> Option<Job> {
     if fill.is_long() {
         return Some(Job(JobKind::Store(fill)));

@@ -46,7 +46,8 @@ impl From<StreamError> for BodyStreamError {
     }
 }
 
-/// A body that is compressed while it arrives.
+/// The encoder of a body that is compressed while it arrives, and the bytes that it has not
+/// consumed.
 #[derive(Debug)]
 pub(super) struct BodyStream {
     pub(super) encoder: Box<dyn Encoder>,

@@ -200,7 +200,7 @@ impl Exchange {
         }
     }
 
-    /// Handles a piece of a body that is being converted.
+    /// Feeds a piece of the body to the transcoder, and decides whether the conversion continues.
     pub(super) fn piece_to_transcode(&mut self, piece: &[u8]) -> Result<PieceAction, Misuse> {
         let Phase::Collecting(whole) = &mut self.phase else {
             return Err(self.misuse(Event::Piece));
@@ -264,6 +264,8 @@ impl Exchange {
         }
     }
 
+    /// Completes the response with the output of the conversion, compressed if the client accepts
+    /// it.
     fn finish_converted(&mut self, mut made: Transcoded) -> Result<(), Misuse> {
         let Phase::Coding(whole) = &mut self.phase else {
             return Err(self.misuse(Event::Compressed));
@@ -329,6 +331,7 @@ impl Exchange {
         Ok(())
     }
 
+    /// Completes the response of a failed conversion with the original or an error.
     fn finish_unconverted(
         &mut self,
         mut transcoding: Conversion,
@@ -415,7 +418,7 @@ impl Exchange {
         }
     }
 
-    /// Aborts the response for this reason: there is nothing to send.
+    /// Aborts the response with this mode, because there is nothing to send.
     pub(super) fn fail(&mut self, reason: Mode) -> Result<(), Misuse> {
         self.abort()?;
         self.mode = reason;

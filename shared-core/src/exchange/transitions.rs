@@ -40,7 +40,7 @@ pub enum State {
     Aborted,
 }
 
-/// The events that move an exchange.
+/// The occurrences that move an exchange from one state to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// The client's request head was received.

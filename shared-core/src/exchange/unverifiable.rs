@@ -50,6 +50,7 @@ impl Unverifiable {
         }
     }
 
+    /// Returns the body of the response, a JSON-RPC error without an id.
     pub(super) fn body(self) -> Vec<u8> {
         const PARSE: i32 = -32700;
         const REQUEST: i32 = -32600;

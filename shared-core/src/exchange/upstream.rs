@@ -4,7 +4,7 @@
 /// Bytes.
 pub(super) const MAX_WATCHED_LENGTH: usize = 4 << 10;
 
-/// The outcome of an upstream request.
+/// The status or failure of an upstream request, and a copy of a short response for its errors.
 #[derive(Debug, Default)]
 pub(super) struct UpstreamOutcome {
     pub(super) status: Option<u16>,
@@ -19,7 +19,7 @@ impl UpstreamOutcome {
         self.status
     }
 
-    /// Appends a piece of a response that is passed.
+    /// Copies a piece of a response that is passed, until the copy is too long to be an error.
     pub(super) fn watch(&mut self, piece: &[u8]) {
         let Some(watched) = &mut self.watched else {
             return;

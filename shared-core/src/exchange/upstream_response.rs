@@ -23,10 +23,10 @@ use crate::negotiate::vary;
 use crate::transcode::{Format, TranscodeRequest};
 
 impl Exchange {
-    /// Handles the head as the upstream sent it, before [`Exchange::response_head`], with the
-    /// headers that the host is configured to hide. Returns whether a stored response replaces
-    /// the upstream's: its head is [`Exchange::status`] and [`Exchange::head_edits`] then, and
-    /// `response_head` returns `HeadAction::Hold`.
+    /// Evaluates the head as the upstream sent it, before [`Exchange::response_head`], with the
+    /// headers that the host is configured to hide. Returns whether a stored response replaces the
+    /// upstream's: its head is [`Exchange::status`] and [`Exchange::head_edits`] then, and
+    /// `response_head` returns `HeadAction::Buffer`.
     ///
     /// A host that can't distinguish this head from the one that it sends does not call this.
     ///
@@ -53,7 +53,7 @@ impl Exchange {
         Ok(self.status() != 0)
     }
 
-    /// Takes the entry from the pieces of [`Exchange::observe_upstream`], because other filters
+    /// Feeds the fill from the pieces of [`Exchange::observe_upstream`], because other filters
     /// change the body on its way here.
     pub fn store_upstream_pieces(&mut self) {
         let fill = self.storing.fill.as_ref();
@@ -70,7 +70,7 @@ impl Exchange {
         self.storing.is_apart && self.storing.fill.is_some()
     }
 
-    /// Handles a piece of the body as the upstream sent it.
+    /// Copies a piece of the body as the upstream sent it, if the entry is built from such pieces.
     pub fn observe_upstream(&mut self, piece: &[u8]) {
         if self.stores_upstream_pieces() {
             self.storing.node_sent += piece.len() as u64;

@@ -14,6 +14,7 @@ pub fn unquoted_split(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]
     }
 }
 
+/// Iterator over the trimmed parts of a value, between separators outside of quoted strings.
 struct Members<'a> {
     rest: Option<&'a [u8]>,
     separator: u8,

@@ -67,10 +67,11 @@ pub fn charsets(content_type: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A set of media types.
+/// A set of media types that an operator has configured: types, ranges and suffixes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaTypes(Vec<Pattern>);
 
+/// One member of the set, as the operator writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Pattern {
     /// `*` or `*/*`

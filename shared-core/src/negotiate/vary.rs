@@ -35,6 +35,7 @@ fn members(line: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|member| !member.is_empty())
 }
 
+/// Returns one line with those members of `lines` that `keep` accepts.
 fn joined<'a>(lines: impl Iterator<Item = &'a [u8]>, keep: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let mut value = Vec::new();
     for member in lines.flat_map(members).filter(|member| keep(member)) {

@@ -40,6 +40,8 @@ const ACCEPT_ENCODING: &str = "Accept-Encoding";
 const MAX_COPIED_BYTES: u64 = 64 << 10;
 
 impl Exchange {
+    /// Looks up the calls of a batch: responds with their entries, waits for other requests, or
+    /// forwards the missing calls.
     pub(in crate::exchange) fn look_up_batch(
         &mut self,
         calls: Vec<Call<'_>>,
@@ -147,6 +149,7 @@ impl Exchange {
         Some((fill, one))
     }
 
+    /// Records the methods of the batch's calls, and their hits, for the metrics.
     fn count_calls(&mut self, batch: &BatchLookup<'_>) {
         let each = batch.calls.iter().enumerate();
         let each = each.map(|(at, call)| BatchCallMetrics::new(call.method, batch.has_stored(at)));
@@ -344,6 +347,8 @@ impl Exchange {
             .next()
     }
 
+    /// Reserves memory for the entries that are decoded or copied for a batch; `None` if there is
+    /// not enough.
     fn reserve_decoded_entries(
         &self,
         found: &[Option<Arc<CacheEntry>>],
@@ -405,6 +410,7 @@ impl Exchange {
         Some(self.respond(first, Some(body), lookup, borrowed))
     }
 
+    /// Assembles the elements of a batch into one body, gzip or identity; `None` if that fails.
     pub(in crate::exchange) fn encode_missing_calls(
         &self,
         elements: &[BatchElement<'_>],
@@ -432,7 +438,7 @@ struct BatchLookup<'a> {
 }
 
 impl BatchLookup<'_> {
-    /// Inserts the errors of denied calls in place of entries, and removes denied notifications.
+    /// Puts the errors of denied calls in place of entries, and removes denied notifications.
     fn insert_denials(&mut self, ruled: &[Option<Arc<CacheEntry>>]) {
         let calls = std::mem::take(&mut self.calls);
         let places = std::mem::take(&mut self.places);
@@ -622,7 +628,8 @@ impl BatchLookup<'_> {
     }
 }
 
-/// Queries the owner for all keys that are not in memory.
+/// Sends the owner the keys of all missing calls, and returns the wait for its reply; `None` if it
+/// is not queried.
 fn owner_lookup_keys(
     shared: &Shared,
     batch: &BatchLookup<'_>,

@@ -12,7 +12,7 @@ use crate::exchange::machine::Exchange;
 use crate::gzip::splice::Body;
 use crate::jsonrpc::batch_elements::{read, BatchShape, Elements, RawElement as Answer};
 
-/// The response that the client receives.
+/// The response to a batch after its assembly: the node's response, or a merged body.
 #[derive(Debug)]
 pub(super) enum BatchResponse {
     /// The node's response, unchanged: the whole batch was forwarded.
@@ -21,7 +21,7 @@ pub(super) enum BatchResponse {
     Merged(Body, bool),
 }
 
-/// The result of reading the node's response.
+/// The node's response to the forwarded calls, by the way in which it can be merged.
 enum UpstreamBatch {
     /// Responses to all or most of the calls.
     Answers(Elements),
@@ -85,7 +85,7 @@ impl Exchange {
     }
 }
 
-/// The sources of the elements of a merged batch.
+/// The stored responses and the node's, from which the elements of a merged batch are taken.
 struct BatchSources<'a> {
     mixed: &'a SplitBatch,
     reading: &'a UpstreamBatch,
@@ -134,8 +134,8 @@ impl<'a> BatchSources<'a> {
         }
     }
 
-    /// Result of the only call that was forwarded, if the node has responded with an object
-    /// without the id.
+    /// Returns the result of the only call that was forwarded, if the node has responded with an
+    /// object without the id.
     fn result_without_id(&self, answer: &Answer) -> Option<&'a [u8]> {
         let text = &self.mixed.buffered.body[..];
         let is_named = self.answers.shape == BatchShape::Array || names_a_call(answer, text);
@@ -144,7 +144,7 @@ impl<'a> BatchSources<'a> {
     }
 }
 
-/// Reads the node's response.
+/// Parses the node's response to the forwarded calls.
 fn read_part(mixed: &SplitBatch) -> Result<UpstreamBatch, OutOfMemory> {
     let text = &mixed.buffered.body[..];
     if let Some(loss) = mixed.lost {

@@ -29,7 +29,7 @@ const MAX_READS: u8 = 16;
 /// client may name any.
 const MAX_BLOCKS_ABOVE_HEAD: u64 = 16;
 
-/// The blocks that a response may show, with the beginning and end of its text.
+/// The search for the blocks that a response shows, with the beginning and end of its text.
 #[derive(Debug)]
 pub(in crate::exchange) struct BlockObserver {
     shared: Arc<Shared>,
@@ -88,7 +88,7 @@ impl BlockObserver {
         }
     }
 
-    /// Observes a piece of the response, before it is sent to the client.
+    /// Searches the next piece of the response for blocks, before the piece is sent to the client.
     pub(in crate::exchange) fn feed(&mut self, piece: &[u8]) {
         let before = self.length;
         self.length = self.length.saturating_add(piece.len());
@@ -132,7 +132,7 @@ impl BlockObserver {
         self.end = end;
     }
 
-    /// Reads the complete response.
+    /// Searches the complete response for the blocks that it shows, call by call.
     fn read_all(&self) {
         let body = &self.start[..];
         match &self.of {
@@ -156,13 +156,14 @@ impl BlockObserver {
         }
     }
 
+    /// Searches the result of one call, which is complete, for its highest block.
     fn read_outcome(&self, showing: ShownBlocks, body: &[u8], outcome: &Outcome) {
         if let Outcome::Result(result) = outcome {
             self.shows(showing.highest(&body[result.clone()]));
         }
     }
 
-    /// Reads the beginning or the end of a response.
+    /// Searches the beginning or the end of a response, which need not be complete JSON.
     fn read_text(&self, text: &[u8]) {
         match &self.of {
             ObservedRequest::Call(showing) => self.shows(showing.highest_in_text(text)),
@@ -182,6 +183,8 @@ impl BlockObserver {
         }
     }
 
+    /// Reports a block that the client is shown to the chain and the owner. A block that only the
+    /// call names is ignored far above the head.
     fn shows(&self, shown: Option<ShownBlockKind>) {
         let (height, is_block) = match shown {
             None => return,

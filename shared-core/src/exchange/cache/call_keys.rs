@@ -24,7 +24,7 @@ pub(in crate::exchange) struct CallKey {
     remembered: bool,
 }
 
-/// Reads and classifies the calls of one request.
+/// A reader of one request's calls, which finds or computes their keys and lifetime rules.
 #[derive(Debug)]
 pub(in crate::exchange) struct CallReader<'a> {
     body: &'a [u8],
@@ -53,7 +53,7 @@ impl<'a> CallReader<'a> {
         }
     }
 
-    /// Returns the scope that separates the variants of a call.
+    /// Returns the vary key that separates the variants of a call.
     pub(in crate::exchange) fn scope(&self) -> &VaryKey {
         self.scope
     }
@@ -143,6 +143,7 @@ impl<'a> CallReader<'a> {
         Some((call, place))
     }
 
+    /// Computes the key and the prospect of a call; `None` if its response is not cached.
     pub(in crate::exchange) fn classify(&mut self, call: &Call<'_>) -> Option<CallKey> {
         let prospect = Prospect::for_call(call.method, call.params, self.valid)?;
         let keys = self.keys.get_or_insert_with(|| self.scope.keys());
@@ -154,7 +155,7 @@ impl<'a> CallReader<'a> {
         })
     }
 
-    /// Records the key of a call that was a hit.
+    /// Adds the key of a call that was a hit to the key cache.
     pub(in crate::exchange) fn remember(&self, call: &Call<'_>, place: &CallKey) {
         if place.remembered {
             return;

@@ -68,8 +68,8 @@ const UNRELATED_PREFIXES: &[&str] = &[
     "x-forwarded-",
 ];
 
-/// Hash of the request headers that may select the chain; `None` if there are none. Headers
-/// that are part of keys (`keyed`) select another scope, and are left out.
+/// Returns a hash of the request headers that may select the chain; `None` if there are none.
+/// Headers that are part of keys (`keyed`) select another vary key, and are left out.
 pub(in crate::exchange) fn chain_selector_hash(
     fields: &Fields,
     keyed: &Credentials,
@@ -123,8 +123,8 @@ impl Exchange {
         )
     }
 
-    /// Observes the chain identity in an entry, with which later responses of the node are
-    /// compared.
+    /// Learns the chain identity of the namespace from an entry, so that later responses of the
+    /// node are compared with it.
     pub(super) fn seed_identity(&self, entry: &CacheEntry, lookup: &LookupRequest<'_>) {
         if entry.decoded_memory() > MAX_FACT_BYTES {
             // a longer result is no number

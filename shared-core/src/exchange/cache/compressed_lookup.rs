@@ -10,7 +10,8 @@ use crate::jsonrpc::request::required_memory;
 use crate::memory;
 
 impl Exchange {
-    /// Looks up the decompressed body, whose length is `cache_max_request` at most.
+    /// Looks up a compressed request by its decompressed body, whose length is `cache_max_request`
+    /// at most.
     pub(super) fn find_decompressed(
         &mut self,
         lookup: &LookupRequest<'_>,

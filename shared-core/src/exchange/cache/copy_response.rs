@@ -178,14 +178,14 @@ impl Exchange {
         Some(fill)
     }
 
-    /// Discards the fill: no part of this response is stored.
+    /// Drops the fill, so that no part of this response is stored.
     pub fn discard_fill(&mut self) {
         if let Some(fill) = self.storing.fill.take() {
             fill.reject();
         }
     }
 
-    /// Discards the fill and records the reason.
+    /// Drops the fill, if there is one, and records the reason why the response is not stored.
     pub fn not_stored(&mut self, reason: Reason) {
         if self.storing.fill.is_some() {
             self.reason = reason;
@@ -193,7 +193,7 @@ impl Exchange {
         }
     }
 
-    /// Discards the fill, records the reason, and adds the key to the negative cache.
+    /// Drops the fill, records the reason, and adds the key to the negative cache.
     pub(in crate::exchange) fn reject_and_remember(&mut self, reason: Reason) {
         if let Some(fill) = self.storing.fill.take() {
             self.reason = reason;

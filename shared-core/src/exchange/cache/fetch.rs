@@ -76,6 +76,8 @@ impl Exchange {
         fill
     }
 
+    /// Returns a fill for this target, with the route's settings and the state of the chain at the
+    /// lookup.
     pub(in crate::exchange) fn new_fill(
         &self,
         target: FillTarget,
@@ -111,7 +113,7 @@ impl Exchange {
         Box::new(Fill::new(target, scope, token, shared, settings))
     }
 
-    /// Compression gate of the entries that are stored.
+    /// Returns the conditions below which entries of this route are not compressed.
     pub(in crate::exchange) fn compression_gate(&self) -> CompressionGate {
         CompressionGate {
             min_length: self.config.min_length,
@@ -164,7 +166,7 @@ impl Exchange {
         Some(update)
     }
 
-    /// Decides the treatment of the node's response where no client waits for it.
+    /// Copies or discards the node's response to a background request, for which no client waits.
     pub(in crate::exchange) fn plan_background_response<'a, I>(
         &mut self,
         mut head: ResponseHead<I>,

@@ -23,7 +23,8 @@ use crate::exchange::machine::Exchange;
 use crate::gzip::oneshot::off_loop_length;
 
 impl Exchange {
-    /// Looks up one response. `target` is called only if the response is to be fetched.
+    /// Looks up one response in the hot tier, among in-flight fetches and at the owner. `target` is
+    /// called only if the response is to be fetched.
     pub(in crate::exchange) fn find_entry(
         &mut self,
         sought: &LookupTarget<'_>,
@@ -148,7 +149,7 @@ impl Exchange {
         )
     }
 
-    /// Searches the hot tier again.
+    /// Searches the hot tier for an entry that another request may have stored meanwhile.
     fn find_landed_entry(
         &self,
         key: &Key,
@@ -173,6 +174,7 @@ impl Exchange {
         }
     }
 
+    /// Allows an entry to be served stale later, if the route serves stale responses.
     pub(in crate::exchange) fn keep_stale(&self, entry: &CacheEntry) {
         if self.config.cache.use_stale.is_enabled() {
             entry.allow_stale();
@@ -215,7 +217,8 @@ impl Exchange {
         is_equal
     }
 
-    /// Continues after a wait. A request waits once.
+    /// Completes a lookup after its wait, with the response that was awaited or as the leader. A
+    /// request waits once.
     fn resume_after_wait(
         &mut self,
         waited: WaitingRequest,
@@ -265,7 +268,7 @@ impl Exchange {
     }
 }
 
-/// The role of a request in the flight of a key.
+/// The part that a request takes in the flight of a key: it leads, follows, or waits for the owner.
 pub(in crate::exchange) enum FlightRole {
     /// The request leads, or (`None`) is sent to the node without a flight.
     Leads(Option<Leadership>),

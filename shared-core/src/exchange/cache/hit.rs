@@ -59,6 +59,7 @@ impl Exchange {
             .map(LookupResult::Hit)
     }
 
+    /// Responds with an entry after its strict check; an entry that fails it is removed.
     fn respond_now(
         &mut self,
         key: &Key,
@@ -160,7 +161,8 @@ impl Exchange {
         hidden.any(|hidden| hidden.eq_ignore_ascii_case(name))
     }
 
-    /// Creates the response from an entry under an id, or (`None`) without one, if possible.
+    /// Creates the response from an entry under an id, or (`None`) without one. `None` if the entry
+    /// can't be encoded for this client.
     pub(in crate::exchange) fn respond_with(
         &mut self,
         entry: &CacheEntry,
@@ -219,12 +221,14 @@ impl Exchange {
         entry.is_compressed() && self.may_gzip_at_all(lookup)
     }
 
+    /// Whether the host and the client allow a gzip body, preferred or not.
     pub(in crate::exchange) fn may_gzip_at_all(&self, lookup: &LookupRequest<'_>) -> bool {
         lookup.coding_allowed
             && !self.request.no_transform
             && self.request.accept_encoding.allows_gzip()
     }
 
+    /// Whether the host allows a gzip body, and the client prefers it to identity.
     pub(in crate::exchange) fn may_gzip(&self, lookup: &LookupRequest<'_>) -> bool {
         lookup.coding_allowed
             && !self.request.no_transform

@@ -41,6 +41,8 @@ impl Exchange {
         need
     }
 
+    /// Returns the part of the request that the cache needs for a lookup; see
+    /// [`Exchange::required_body`].
     pub(in crate::exchange) fn cache_required_body(&mut self, length: BodyLength) -> RequiredBody {
         let (request, cache) = (&self.request.cache, &self.config.cache);
         let looks = matches!(self.state(), State::AwaitingHead | State::Waiting);
@@ -82,7 +84,7 @@ impl Exchange {
         self.request.cache.kind == RequestKind::Call
     }
 
-    /// Looks up stored responses to the request.
+    /// Searches the cache for responses to the request, and returns the action that follows.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
@@ -122,6 +124,7 @@ impl Exchange {
         Ok(look_up)
     }
 
+    /// Searches the cache by the kind of the request, unless the cache can't be used for it.
     pub(in crate::exchange) fn find(
         &mut self,
         lookup: &LookupRequest<'_>,
@@ -164,6 +167,7 @@ impl Exchange {
         }
     }
 
+    /// Looks up the call or the batch in the request's body.
     pub(super) fn find_calls(
         &mut self,
         lookup: &LookupRequest<'_>,
@@ -197,6 +201,7 @@ impl Exchange {
         }
     }
 
+    /// Looks up a single call; a notification, or a method that is not cached, is a miss.
     fn look_up_call(
         &mut self,
         call: &Call<'_>,
@@ -261,7 +266,8 @@ impl Exchange {
         drop(self.take_wakeup());
     }
 
-    /// Resets the exchange after a failed lookup.
+    /// Discards the results of a lookup that has failed, so that the request is forwarded as a
+    /// miss.
     pub fn reset_lookup(&mut self) {
         self.storing.fill = None;
         self.looked.stand_in = None;

@@ -26,7 +26,7 @@ pub enum RequestBody<'a> {
 }
 
 impl<'a> RequestBody<'a> {
-    /// Returns the complete body, if the host has it.
+    /// Returns a view of the complete body; `None` if the host has not read it or could not.
     pub fn whole(self) -> Option<&'a [u8]> {
         match self {
             RequestBody::Whole(body) => Some(body),
@@ -55,7 +55,8 @@ pub enum RequiredBody {
     WholeBody,
 }
 
-/// The input of a lookup.
+/// The input of a lookup: the request's body, and the host's properties of the request and its
+/// route.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LookupRequest<'a> {
     /// The namespace, where the operator sets it per request; the namespace of a whole route
@@ -88,9 +89,9 @@ pub struct LookupRequest<'a> {
     /// and stored responses would not be changed with it.
     pub whole: bool,
     /// The host has other filters, which may change the request's or the response's body, and
-    /// reports them ([`Driver::beside`]).
+    /// reports them ([`Driver::other_filters`]).
     ///
-    /// [`Driver::beside`]: crate::exchange::drive::Driver::other_filters
+    /// [`Driver::other_filters`]: crate::exchange::drive::Driver::other_filters
     pub filters: bool,
     /// The host adds `Vary: Accept-Encoding` itself when the exchange requests it.
     pub host_writes_vary: bool,
@@ -106,7 +107,7 @@ pub struct LookupRequest<'a> {
     pub never_anew: bool,
 }
 
-/// The action that follows a lookup.
+/// The action that the host takes after a lookup: forward the request, respond or wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookupAction {
     /// Forward the request to the node.
@@ -114,7 +115,7 @@ pub enum LookupAction {
     /// Send `Exchange::status`, `Exchange::head_edits` as the complete head, and
     /// `Exchange::body`.
     Respond,
-    /// Respond like `Respond`, after `Exchange::code` has run on a thread that serves no
+    /// Respond like `Respond`, after `Exchange::compress` has run on a thread that serves no
     /// connections; forward the request to the node if `Exchange::status` is 0 then.
     RespondOffLoop,
     /// Forward the request to the node, with `Exchange::request_body` as its body.

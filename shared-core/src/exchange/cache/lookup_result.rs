@@ -17,7 +17,8 @@ use crate::jsonrpc::limit::Permit;
 use crate::jsonrpc::request::Call;
 use crate::metrics::BatchCallMetrics;
 
-/// The result of a lookup, with the data of the next state.
+/// The outcome of a lookup: a miss, a hit, a part of a batch or a wait, with the data of the next
+/// state.
 #[derive(Debug)]
 pub(in crate::exchange) enum LookupResult {
     Miss,

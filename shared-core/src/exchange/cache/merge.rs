@@ -170,8 +170,8 @@ impl Exchange {
         Ok(())
     }
 
-    /// Merges the responses. If memory is refused the exchange is aborted: a part of the response
-    /// must not look like all of it.
+    /// Merges the node's responses with the stored ones into the body for the client. If memory is
+    /// refused the exchange is aborted: a part of the response must not look like all of it.
     pub(in crate::exchange) fn merge(&mut self) -> Result<(), Misuse> {
         self.decode_part();
         let assembled = match &self.phase {

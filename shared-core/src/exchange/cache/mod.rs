@@ -3,13 +3,14 @@
 //! | file | contents |
 //! |---|---|
 //! | `lookup_request`, `lookup_result` | input and result of a lookup |
-//! | `lookup`, `find_entry`, `batch`, `resource` | lookup of a request, of one response, of a batch, of a GET |
+//! | `lookup`, `find_entry`, `batch`, `resource` | lookup of a request, response, batch, GET |
 //! | `compressed_lookup` | lookup of a compressed body |
 //! | `call_keys`, `request_vary_key` | keys and vary keys |
 //! | `waiting` | waiting for the owner and for other requests' fetches |
 //! | `hit`, `serve_stale` | responses from fresh and from stale entries |
 //! | `ssz_result` | the result of a call as SSZ |
-//! | `split_batch`, `merge`, `batch_assembly`, `pairing` | split batches: their parts, the node's response, the merged body, the pairing of calls and responses |
+//! | `split_batch`, `merge` | split batches: their parts, and the node's response |
+//! | `batch_assembly`, `pairing` | the merged body, the pairing of calls and responses |
 //! | `fetch`, `copy_response`, `store_plan` | fetches for the cache, and copies of responses |
 //! | `fill` | the fetch of a response that is to be stored |
 //! | `format_pair` | one resource in two formats |

@@ -14,7 +14,7 @@ use crate::jsonrpc::request::Call;
 use crate::jsonrpc::shown::ShownBlocks;
 
 impl Exchange {
-    /// Observes the blocks that the response to forwarded calls shows.
+    /// Starts the observation of the blocks that the response to forwarded calls shows.
     pub(in crate::exchange) fn observe_calls(
         &mut self,
         calls: &[Call<'_>],
@@ -42,7 +42,7 @@ impl Exchange {
         self.watch(scope, HeightKind::Blocks, of);
     }
 
-    /// Observes the blocks that the response of a route of the Beacon API shows.
+    /// Starts the observation of the blocks that the response of a route of the Beacon API shows.
     pub(in crate::exchange) fn observe_route(
         &mut self,
         lookup: &LookupRequest<'_>,
@@ -66,6 +66,7 @@ impl Exchange {
         has_owner && (matches!(found, LookupResult::Miss) || self.looked.update.is_some())
     }
 
+    /// Starts the observation of a response, if the chain of its namespace is followed.
     fn watch(
         &mut self,
         scope: &VaryKey,
@@ -90,7 +91,7 @@ impl Exchange {
         }
     }
 
-    /// Observes a piece of the node's response, before it is sent to the client.
+    /// Searches a piece of the node's response for blocks, before it is sent to the client.
     pub(in crate::exchange) fn observe_piece(&mut self, piece: &[u8]) {
         if let Some(watch) = &mut self.watched {
             watch.feed(piece);

@@ -9,7 +9,8 @@ use super::split_batch::{BatchSource, OutOfMemory};
 use crate::jsonrpc::batch_elements::Elements;
 use crate::jsonrpc::ids::by_id;
 
-/// The node's responses, as indices into its response array.
+/// The assignment of the node's responses, as indices into its response array, to the calls of a
+/// batch.
 #[derive(Debug, Default)]
 pub(super) struct Pairing {
     /// The response to each call of the batch, if it was forwarded and the node has responded.
@@ -18,6 +19,7 @@ pub(super) struct Pairing {
     pub(super) others: Vec<usize>,
 }
 
+/// The use of one response of the node for the calls of a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CallState {
     Free,
@@ -82,6 +84,8 @@ pub(super) fn pair(
 }
 
 impl Pairing {
+    /// Pairs the remaining responses with the forwarded calls by position, if their numbers allow
+    /// that.
     fn pair_by_position(&mut self, calls: &[BatchSource], uses: &mut [CallState], is_whole: bool) {
         let is_forwarded = |call: &BatchSource| matches!(call, BatchSource::Forwarded(..));
         let forwarded = calls.iter().filter(|call| is_forwarded(call)).count();
@@ -108,6 +112,7 @@ impl Pairing {
     }
 }
 
+/// Returns a vector with `length` clones of a value, whose memory may be refused.
 fn filled<T: Clone>(length: usize, with: T) -> Result<Vec<T>, OutOfMemory> {
     let mut all = Vec::new();
     all.try_reserve_exact(length).map_err(|_| OutOfMemory)?;

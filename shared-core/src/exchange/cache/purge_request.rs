@@ -24,7 +24,7 @@ const NO_ANSWER: &str =
 
 const METHOD: &str = r#"{"detail":"POST and PURGE purge","status":405}"#;
 
-/// A purge request.
+/// The input of [`Exchange::purge`]: a purge request, and the host's properties of it.
 #[derive(Clone, Copy, Debug)]
 pub struct PurgeRequest<'a> {
     /// Method of the request.

@@ -9,12 +9,12 @@ use crate::exchange::head::RequestKind;
 use crate::exchange::machine::Exchange;
 
 impl Exchange {
-    /// Returns the scope of the request, which separates the variants of a call.
+    /// Returns the vary key of the request, which separates the variants of a call.
     pub(in crate::exchange) fn vary_key(&self, lookup: &LookupRequest<'_>) -> VaryKey {
         self.resource_vary_key(lookup, None)
     }
 
-    /// Returns the scope of the request, or of one target (`name`) of its route.
+    /// Returns the vary key of the request, or of one target (`name`) of its route.
     pub(in crate::exchange) fn resource_vary_key(
         &self,
         lookup: &LookupRequest<'_>,
@@ -39,6 +39,7 @@ impl Exchange {
         base
     }
 
+    /// Pushes the namespace; where the operator sets none, the target of a call is a part of it.
     fn push_namespace(&self, base: &mut VaryKey, lookup: &LookupRequest<'_>) {
         let request = &self.request.cache;
         self.push_route(base, lookup);

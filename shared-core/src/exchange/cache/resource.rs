@@ -27,6 +27,8 @@ use crate::negotiate::media_type::is_event_stream;
 use crate::transcode::{root, TranscodeRequest};
 
 impl Exchange {
+    /// Looks up the stored response to a GET or HEAD, and makes a request for a stale one
+    /// conditional.
     pub(in crate::exchange) fn lookup_resource(
         &mut self,
         lookup: &LookupRequest<'_>,
@@ -225,7 +227,8 @@ impl Exchange {
         matches!((modified, since), (Some(modified), Some(since)) if modified <= since)
     }
 
-    /// Adds `Age`, and replaces the body where GET is conditional or the method is HEAD.
+    /// Adds `Age` to a stored response, and replaces its body where GET is conditional or the
+    /// method is HEAD.
     pub(in crate::exchange) fn finish_resource(
         &mut self,
         answer: &mut ResponseBody,
@@ -264,6 +267,7 @@ impl Exchange {
     }
 }
 
+/// Returns the value of the header that an entry stores under this name.
 fn stored<'a>(entry: &'a CacheEntry, name: &str) -> Option<&'a [u8]> {
     let mut fields = entry.meta().fields.iter();
     fields
@@ -271,10 +275,12 @@ fn stored<'a>(entry: &'a CacheEntry, name: &str) -> Option<&'a [u8]> {
         .map(|(_, value)| &value[..])
 }
 
+/// Whether the edit changes `Content-Encoding`.
 fn is_coding(edit: &HeadEdit) -> bool {
     edit.name.eq_ignore_ascii_case("content-encoding")
 }
 
+/// Returns an entity tag without the mark of a weak one, for weak comparison (RFC 9110, 8.8.3.2).
 fn opaque(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
@@ -311,6 +317,7 @@ where
     name
 }
 
+/// Returns the name of a query parameter, without its value.
 fn name_of_parameter(parameter: &[u8]) -> &[u8] {
     let end = parameter.iter().position(|byte| *byte == b'=');
     &parameter[..end.unwrap_or(parameter.len())]

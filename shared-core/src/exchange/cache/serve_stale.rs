@@ -83,7 +83,7 @@ impl Exchange {
         }
     }
 
-    /// Milliseconds to wait after `LookUp::Wait`.
+    /// Milliseconds to wait after `LookupAction::Wait`, before the host repeats the lookup.
     pub fn wait_ms(&self) -> u64 {
         let most = match &self.phase {
             Phase::Waiting(waits) if waits.is_admin_reply() => return ADMIN_TIMEOUT_MS,
@@ -96,6 +96,8 @@ impl Exchange {
         most
     }
 
+    /// Whether no purge has occurred since a stale entry was found, as far as the process may rely
+    /// on that.
     fn is_not_purged(&self, stand_in: &StaleEntry, now: u64) -> bool {
         let shared = &self.config.process.shared;
         shared.may_send_from_memory(now) && shared.generation() == stand_in.generation
@@ -157,6 +159,8 @@ impl Exchange {
         }
     }
 
+    /// Whether the operator or the node allows the entry in place of the response after this
+    /// failure.
     pub(in crate::exchange) fn may_replace(
         &self,
         entry: &CacheEntry,

@@ -56,6 +56,8 @@ pub(in crate::exchange) enum BatchSource {
 }
 
 impl SplitBatch {
+    /// Iterates over the stored responses and the errors of denied calls, with the ids under which
+    /// they are sent.
     pub(in crate::exchange) fn stored(&self) -> impl Iterator<Item = (&Arc<CacheEntry>, &[u8])> {
         self.places.iter().filter_map(|place| match place {
             BatchSource::Stored(entry, id) | BatchSource::Denied(entry, id) => {

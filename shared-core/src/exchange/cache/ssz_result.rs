@@ -22,6 +22,7 @@ impl Exchange {
         self.requested_result_format().is_some()
     }
 
+    /// Returns the negotiation of the format of a call's result, if it is SSZ.
     fn requested_result_format(&self) -> Option<TranscodeRequest> {
         let ssz = self.request.ssz;
         ssz.filter(|ssz| ssz.is_call() && ssz.format() == Some(Format::Ssz))

@@ -15,7 +15,7 @@ use crate::status::board::MetricsBoard;
 use crate::status::report::Report;
 use crate::status::Format;
 
-/// A status request.
+/// The input of [`Exchange::report_status`]: a request to a status page, and the host's counters.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusRequest<'a> {
     /// Method of the request.

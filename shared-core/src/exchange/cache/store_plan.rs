@@ -4,7 +4,7 @@ use super::fill::Fill;
 use crate::cache::reason::Reason;
 use crate::config::RouteConfig;
 
-/// The plan for storing a response.
+/// The decision how a response is stored: its fill, and the source of the bytes that feed the fill.
 #[derive(Debug, Default)]
 pub(in crate::exchange) struct StorePlan {
     /// Fill that is published when the response is complete.

@@ -11,8 +11,8 @@ use crate::cache::process::Shared;
 use crate::cache::vary_key::HeaderNames;
 use crate::cache::Key;
 
-/// A request that waits. When it is dropped it leaves its flight, and a leadership that was
-/// offered to it is handed over.
+/// A request that waits for another request's response or for the owner. When it is dropped it
+/// leaves its flight, and a leadership that was offered to it is handed over.
 #[derive(Debug)]
 pub(in crate::exchange) struct WaitingRequest {
     shared: Arc<Shared>,
@@ -37,7 +37,7 @@ pub(in crate::exchange) enum WaitTarget {
     Nothing,
 }
 
-/// The state when a request began to wait.
+/// The last purge and the state of the chain when a request was looked up or began to wait.
 #[derive(Clone, Debug)]
 pub(in crate::exchange) struct LookupSnapshot {
     /// Generation of the last purge.
@@ -55,7 +55,7 @@ impl LookupSnapshot {
     }
 }
 
-/// The owner's entries for a batch.
+/// The entries that the owner returned in reply to the lookup of one batch's keys.
 #[derive(Debug)]
 pub(in crate::exchange) struct OwnerEntries {
     pub(in crate::exchange) entries: Vec<(Key, Arc<CacheEntry>)>,
@@ -63,7 +63,8 @@ pub(in crate::exchange) struct OwnerEntries {
     pub(in crate::exchange) generation: u64,
 }
 
-/// The result of waiting for a batch.
+/// The responses that a batch has received after its wait: other requests fetched them, or the
+/// owner had them.
 #[derive(Debug, Default)]
 pub(in crate::exchange) struct BatchWakeup {
     /// Responses that other requests fetched, if the batch waited for them.
@@ -101,14 +102,15 @@ impl WaitingRequest {
         matches!(self.awaited, WaitTarget::AdminReply)
     }
 
-    /// Claims the wakeup; `None` if the request was not woken.
+    /// Ends the wait for one response, and returns the action that follows; `None` if the request
+    /// was not woken.
     pub(in crate::exchange) fn wakeup(mut self) -> Option<Wakeup> {
         let turn = self.shared.flights.claim(self.waiter)?;
         self.awaited = WaitTarget::Nothing;
         Some(turn)
     }
 
-    /// Claims the result of waiting for a batch.
+    /// Ends the wait of a batch, and returns the responses and entries that it has received.
     pub(in crate::exchange) fn batch_wakeup(mut self) -> BatchWakeup {
         let shared = Arc::clone(&self.shared);
         match std::mem::replace(&mut self.awaited, WaitTarget::Nothing) {

@@ -76,7 +76,7 @@ impl Driver {
     }
 
     /// Number of bytes of the body that should be read at once after
-    /// [`Step::Hold`](super::Step::Buffer); `None` for the host's default.
+    /// [`Step::Buffer`](super::Step::Buffer); `None` for the host's default.
     pub fn read_size(&self) -> Option<usize> {
         self.exchange().and_then(Exchange::read_size)
     }

@@ -130,8 +130,8 @@ impl Driver {
         Some(all)
     }
 
-    /// Looks up stored responses. Without a complete `body` its beginning in the lookup request is
-    /// used, as far as it is in memory.
+    /// Evaluates the request under the policy, and searches the cache for responses to it. Without
+    /// a complete `body` its beginning in the lookup request is used, as far as it is in memory.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
@@ -149,6 +149,7 @@ impl Driver {
         found
     }
 
+    /// Rejects a request that the policy denies, and looks up or rewrites any other.
     fn evaluate_and_lookup(
         &mut self,
         body: RequestBody<'_>,
@@ -238,6 +239,7 @@ impl Driver {
         )
     }
 
+    /// Returns the step of the host for the action that a lookup has returned.
     fn step_for_action(&mut self, found: LookupAction) -> Step {
         match found {
             LookupAction::Forward => Step::Forward,
@@ -248,6 +250,7 @@ impl Driver {
         }
     }
 
+    /// Searches the cache, if the request has to be looked up, with what the other filters allow.
     fn lookup_stored(
         &mut self,
         body: Option<&[u8]>,
@@ -349,9 +352,9 @@ impl Driver {
     /// until it returns `None`.
     ///
     /// Called before the lookup or any other decision about the request or, after
-    /// [`load_node_capabilities`](Self::load_node_capabilities), before the response's head. `url` is the target of the request,
-    /// where requests differ in it. The host sends the probe in the background, to its
-    /// [path](Self::probe_path) next to this request's path, or drops it.
+    /// [`load_node_capabilities`](Self::load_node_capabilities), before the response's head. `url`
+    /// is the target of the request, where requests differ in it. The host sends the probe in the
+    /// background, to its [path](Self::probe_path) next to this request's path, or drops it.
     pub fn take_probe(&mut self, url: Option<&[u8]>, now: u64) -> Option<Self> {
         let inquiry = self.with_exchange(|exchange| catch_panic(|| exchange.start_probe(url, now)));
         inquiry.flatten().flatten().map(Self::from_exchange)

@@ -39,7 +39,8 @@ impl Driver {
 
     /// Handles the head as the upstream sent it; see [`Exchange::upstream_head`]. Returns whether a
     /// stored response replaces the upstream's. If the status is an error and
-    /// [`upstream_failed`](Self::upstream_failed) was not called, the upstream has failed with `failure`.
+    /// [`upstream_failed`](Self::upstream_failed) was not called, the upstream has failed with
+    /// `failure`.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
@@ -120,7 +121,7 @@ impl Driver {
 
     /// Handles `length` bytes of the body as the upstream sent it, before other filters changed it,
     /// with the bytes if they are in memory; `is_last` marks the end. A host that can't distinguish
-    /// them does not call this. Returns a job as [`sent`](Self::response_sent) does.
+    /// them does not call this. Returns a job as [`response_sent`](Self::response_sent) does.
     pub fn upstream_piece(
         &mut self,
         piece: Option<&[u8]>,
@@ -147,7 +148,7 @@ impl Driver {
         store_or_job(fill??, now)
     }
 
-    /// Handles the response head.
+    /// Evaluates the response head, and returns the step that decides how the body is sent.
     ///
     /// # Errors
     /// [`Misuse`] unless a response head is awaited.
@@ -190,7 +191,7 @@ impl Driver {
         })
     }
 
-    /// Handles a piece of the body, which is copied.
+    /// Passes a piece of the body to the exchange, which copies it, and returns the next step.
     ///
     /// # Errors
     /// [`Misuse`] unless a piece is expected.
@@ -220,6 +221,8 @@ impl Driver {
         self.step_after_piece(released)
     }
 
+    /// Returns the step after a piece or the end of the buffering; the original is sent after a
+    /// panic.
     fn step_after_piece(
         &mut self,
         taken: Option<Result<PieceAction, Misuse>>,

@@ -59,7 +59,7 @@ impl Fill {
         self.compare();
     }
 
-    /// Creates entries from the node's body.
+    /// Creates entries from the node's body, after its conversion if another format is stored.
     fn build_or_transcode(&mut self, body: &[u8], room: &mut Vec<u8>) {
         let transcoder = match &mut self.target {
             FillTarget::Resource(resource) => resource.transcoder.take(),
@@ -78,7 +78,8 @@ impl Fill {
         }
     }
 
-    /// Transcodes a whole body. Memory is reserved before it is allocated.
+    /// Converts a complete body to the format that is stored. Memory is reserved before it is
+    /// allocated.
     fn transcode(
         &mut self,
         mut transcoder: Transcoder,
@@ -191,7 +192,7 @@ impl Fill {
         Some((&built.entry, id))
     }
 
-    /// Creates entries from `body`.
+    /// Creates the entries of the call, batch or resource from `body`, in the stored format.
     fn build_entries(&mut self, body: &[u8], room: &mut Vec<u8>) {
         self.built = true;
         if self.coding == Coding::Gzip {
@@ -347,6 +348,7 @@ impl Fill {
         ));
     }
 
+    /// Creates the entries of a batch's calls from the node's array of responses.
     pub(in crate::exchange) fn build_batch_entries(
         &self,
         wanted: &[FillCall],
@@ -390,6 +392,7 @@ impl Fill {
         built
     }
 
+    /// Creates the entry of a single call. A long response becomes an unchecked entry.
     fn build_single_call(
         &self,
         wanted: &FillCall,
@@ -433,6 +436,7 @@ impl Fill {
         locate_result(body, &wanted.id).filter(|_| !is_known && is_shallow(body))
     }
 
+    /// Creates the entry of a call from its parsed response; `None` if the response is not stored.
     pub(in crate::exchange) fn build_call_entry(
         &self,
         wanted: &FillCall,
@@ -507,6 +511,7 @@ impl Fill {
         }
     }
 
+    /// Returns the class and lifetime of a call's result; `None` if it is not cached.
     pub(in crate::exchange) fn classify(
         &self,
         wanted: &FillCall,
@@ -524,7 +529,8 @@ impl Fill {
         judged.filter(|judged| !judged.of.is_some_and(|block| self.contradicts(&block)))
     }
 
-    /// Classifies a response without a storable result; `None` if no request can use it.
+    /// Returns the class and lifetime of a response without a storable result; `None` if no request
+    /// can use it.
     fn judge_nothing(
         &self,
         wanted: &FillCall,
@@ -549,6 +555,7 @@ impl Fill {
         has_some
     }
 
+    /// Returns the facts that decide the class of a call's result, besides the result itself.
     pub(in crate::exchange) fn call_facts<'a>(&'a self, wanted: &'a FillCall) -> ResultFacts<'a> {
         ResultFacts {
             params: wanted.params.as_deref(),
@@ -557,7 +564,8 @@ impl Fill {
         }
     }
 
-    /// Classifies a result that may be incomplete; `None` if it must be confirmed first.
+    /// Returns the class and lifetime of a result that may be incomplete, once the node has
+    /// repeated it; `None` if it is not stored until then.
     fn confirm(&self, judged: Classification, key: &Key, result: &[u8]) -> Option<Classification> {
         let Some(valid) = judged.if_repeated else {
             return Some(judged);
@@ -616,7 +624,8 @@ impl Fill {
         }
     }
 
-    /// Classifies the body of a resource by its route and content.
+    /// Returns the class and lifetime of a resource's body, by its route and content; `None` if it
+    /// is not cached.
     fn judge_resource(&self, resource: &FillResource, body: &[u8]) -> Option<Classification> {
         let (route, valid) = (resource.route, &resource.valid);
         match resource.transcoded {
@@ -627,6 +636,7 @@ impl Fill {
         }
     }
 
+    /// Creates the entry of a resource from its body; `None` if the body is not stored.
     fn build_resource_entry(
         &self,
         resource: &FillResource,
@@ -684,7 +694,7 @@ impl Fill {
         })
     }
 
-    /// Classifies a complete response that is not stored, for its followers.
+    /// Returns the class of a complete response that is not stored, for its followers.
     fn uncacheable_resource(&self, resource: &FillResource) -> Option<Classification> {
         let is_known = resource.route != Route::Other;
         (is_known && self.has_waiters()).then_some(Classification {

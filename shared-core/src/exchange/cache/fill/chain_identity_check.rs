@@ -46,6 +46,7 @@ impl Fill {
         }
     }
 
+    /// Compares a fact about the chain with the facts that are known, and records a contradiction.
     fn observe(&self, fact: ChainFact) {
         // headers in keys may select the chain
         let within = short_hash(self.scope.encoding());

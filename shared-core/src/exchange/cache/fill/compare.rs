@@ -43,7 +43,8 @@ impl Fill {
         }
     }
 
-    /// Reports the verdict; `now` has the clock of [`Fill::publish`].
+    /// Counts the verdict of a hit verification, and purges and logs a hit that was wrong; `now`
+    /// has the clock of [`Fill::publish`].
     pub(super) fn report_verdict(mut self, now: u64) {
         self.compare();
         let Some(compared) = self.compared.take() else {
@@ -89,11 +90,13 @@ impl Fill {
         self.shared.verified.record_verdict(verdict, line);
     }
 
+    /// Returns the key in hexadecimal digits.
     fn hex(&self) -> String {
         let key = self.target.key().unwrap_or_default();
         const_hex::encode(key)
     }
 
+    /// Formats the log line about a hit that was wrong.
     fn line(&self, how: &str, age: u64, purges: bool) -> String {
         let name = match &self.target {
             FillTarget::Call(wanted) => &wanted.method,

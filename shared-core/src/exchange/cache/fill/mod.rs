@@ -154,7 +154,7 @@ impl Fill {
         }
     }
 
-    /// Leads the flights of all calls of the batch that no other request fetches.
+    /// Takes the leadership of all calls of the batch that no other request fetches.
     pub(in crate::exchange) fn lead_all(&mut self) {
         let FillTarget::Batch(wanted) = &self.target else {
             return;
@@ -250,7 +250,7 @@ impl Fill {
         self.refused
     }
 
-    /// Root that the client requested.
+    /// Returns the hash tree root that the client requested, if the target is a resource with one.
     pub(in crate::exchange) fn root(&self) -> Option<Root> {
         match &self.target {
             FillTarget::Resource(resource) => resource.root,
@@ -272,7 +272,7 @@ impl Fill {
         tags.next().map(|(_, tag)| tag.clone())
     }
 
-    /// Records that the body has been decoded.
+    /// Records that the body has no content coding any more.
     pub(in crate::exchange) fn decoded(&mut self) {
         self.coding = Coding::Identity;
     }
@@ -282,7 +282,8 @@ impl Fill {
         self.token.is_some() && !self.rekeyed
     }
 
-    /// Stores `entry` instead of the response. `valid` is its lifetime in milliseconds.
+    /// Makes `entry` the result of the fill, in place of the response. `valid` is its lifetime in
+    /// milliseconds.
     pub(in crate::exchange) fn set_lifetime(&mut self, entry: CacheEntry, valid: u64) {
         let key = self.target.key().unwrap_or_default();
         self.entries = vec![BuiltEntry {
@@ -297,6 +298,7 @@ impl Fill {
         self.built = true;
     }
 
+    /// Returns the state of the chain when the request was sent, if the chain is followed.
     pub(in crate::exchange) fn dispatch_mark(&self) -> Option<&DispatchMark> {
         self.settings.mark.as_ref()
     }

@@ -64,6 +64,7 @@ impl Fill {
         self.finish_without_response();
     }
 
+    /// Sends the entry to the followers of a flight, whose leadership ends.
     fn publish_to_followers(&self, token: Leadership, entry: Arc<CacheEntry>) {
         self.shared.publish_to_followers(PendingPublish {
             token,
@@ -72,8 +73,9 @@ impl Fill {
         });
     }
 
-    /// Stores an entry. Returns it, and whether it is newer than the last purge. Followers check
-    /// for themselves whether it is a response to their request.
+    /// Stores one built entry in the hot tier and at the owner. Returns it, and whether it is newer
+    /// than the last purge. Followers check for themselves whether it is a response to their
+    /// request.
     fn publish_one(&self, built: BuiltEntry, now: u64) -> (Arc<CacheEntry>, bool) {
         let FillSettings {
             sent_at,
@@ -166,14 +168,14 @@ impl Fill {
         self.token.as_ref().is_some_and(|token| token.is_for(key))
     }
 
-    /// Stores nothing: followers send their requests to the node.
+    /// Ends the fill without an entry: its followers send their requests to the node.
     pub(in crate::exchange) fn reject(mut self) {
         self.report_unanswered();
         self.finish_without_response();
     }
 
-    /// Stores nothing and adds the key to the negative cache, because the next response is
-    /// expected to be the same.
+    /// Ends the fill without an entry and adds the key to the negative cache, because the next
+    /// response is expected to be the same.
     pub(in crate::exchange) fn reject_and_remember(self) {
         if self.compared.is_none() {
             self.remember_uncacheable(Uncacheable::RequesterOnly);

@@ -42,7 +42,7 @@ impl FillCall {
     }
 }
 
-/// The keys that a fill stores.
+/// The target of a fill: the keys that it stores, with the call, batch or resource of each.
 #[derive(Debug)]
 pub(in crate::exchange) enum FillTarget {
     Call(FillCall),
@@ -80,7 +80,7 @@ impl FillTarget {
     }
 }
 
-/// The target of a GET.
+/// A resource whose response to a GET is to be stored.
 #[derive(Debug)]
 pub(in crate::exchange) struct FillResource {
     pub(in crate::exchange) key: Key,

@@ -6,7 +6,7 @@ use crate::bytes::Bytes;
 use crate::cache::entry::CacheEntry;
 use crate::jsonrpc::key::canonical;
 
-/// A hit that is verified.
+/// The entry that was sent for a hit, and its comparison with the node's present response.
 #[derive(Debug)]
 pub(in crate::exchange) struct HitVerification {
     /// The entry that was sent.
