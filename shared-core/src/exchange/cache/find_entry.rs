@@ -268,7 +268,7 @@ impl Exchange {
     }
 }
 
-/// The part that a request takes in the flight of a key: it leads, follows, or waits for the owner.
+/// The role of a request in the flight of its key: it leads, follows, or waits for the owner.
 pub(in crate::exchange) enum FlightRole {
     /// The request leads, or (`None`) is sent to the node without a flight.
     Leads(Option<Leadership>),
