@@ -18,7 +18,8 @@ use crate::lock::locked;
 
 pub use self::state::{ChainChange, ChainState, HeightKind, ShownBlock};
 
-/// A chain as one process knows it.
+/// The chain of one namespace as this process knows it: the owner's last published state, and the
+/// tip floor of this host.
 #[derive(Debug)]
 pub struct Chain {
     state: Mutex<ChainState>,
@@ -38,7 +39,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Creates a chain with a tip floor of its own.
+    /// Creates a chain in this state, with a tip floor that no other process shares.
     pub fn new(state: ChainState) -> Self {
         Self::with_floor(state, TipFloor::default())
     }
@@ -68,12 +69,14 @@ impl Chain {
         }
     }
 
-    /// Returns a copy of the known state.
+    /// Returns a copy of the last known state, taken under the lock; [`mark`](Self::mark) and the
+    /// checks of entries read the copies of its members instead.
     pub fn state(&self) -> ChainState {
         locked(&self.state).clone()
     }
 
-    /// Changes the state, and updates the copies of its members.
+    /// Applies a change to the state under the lock, and updates the copies of its members that are
+    /// read without it.
     pub fn change<T>(&self, change: impl FnOnce(&mut ChainState) -> T) -> T {
         let mut state = locked(&self.state);
         let before = state.seen;
@@ -233,7 +236,8 @@ impl Chain {
         }
     }
 
-    /// Returns the dispatch mark of a request that is sent to the node now.
+    /// Returns the dispatch mark of a request that is sent to the node now; its response is stored
+    /// only as far as the mark permits.
     pub fn mark(&self) -> DispatchMark {
         let state = locked(&self.state);
         DispatchMark {
@@ -252,7 +256,8 @@ impl Chain {
     }
 }
 
-/// The state of the chain when a request was sent to the node.
+/// The state of the chain at the moment when a request was sent to the node, which decides how its
+/// response may be stored.
 #[derive(Clone, Copy, Debug)]
 pub struct DispatchMark {
     /// Kind of the chain's heights.
@@ -339,7 +344,8 @@ impl<'a> ChainDependency<'a> {
         !self.chain.unchecked.load(Ordering::Acquire)
     }
 
-    /// Whether the entry is valid now.
+    /// Whether the entry may still be sent: the chain is not wrong, no block that the entry depends
+    /// on was replaced, and no newer head or shown block has expired it.
     pub fn holds(&self) -> bool {
         !self.chain.wrong.load(Ordering::Acquire)
             && match self.on {
@@ -419,7 +425,7 @@ impl<'a> ChainDependency<'a> {
     }
 }
 
-/// The chains that a process knows.
+/// The chains that a process knows, by namespace: those that the owner follows and has reported.
 #[derive(Debug, Default)]
 pub struct Chains {
     all: Mutex<HashMap<Namespace, Arc<Chain>>>,
@@ -462,7 +468,7 @@ impl Chains {
         self.any_wrong.load(Ordering::Acquire)
     }
 
-    /// Returns all chains, in no order.
+    /// Returns a snapshot of all known chains with their namespaces, in no order.
     pub fn all(&self) -> Vec<(Namespace, Arc<Chain>)> {
         let chains = locked(&self.all);
         let all = chains.iter();

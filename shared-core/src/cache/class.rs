@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 named_enum! {
-    /// The class of a response.
+    /// The class of a response: the kind of dependency that limits its lifetime.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
     Class
     /// The response never changes: it depends on a hash, or on the chain alone.
@@ -23,7 +23,7 @@ named_enum! {
 }
 
 impl Class {
-    /// Returns the class of that name.
+    /// Returns the class that configurations and logs call `name`, or `None` if there is none.
     pub fn from_name(name: &[u8]) -> Option<Self> {
         Self::ALL
             .iter()

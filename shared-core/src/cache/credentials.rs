@@ -4,7 +4,8 @@ use std::fmt;
 
 use CredentialsPolicy::{Bypass, Ignore, Key};
 
-/// The effect of a credential on the cache.
+/// The effect on the cache of one header that identifies the caller: bypass, ignore, or a part of
+/// the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CredentialsPolicy {
     /// The request bypasses the cache: it is forwarded, and its response is not stored.
@@ -19,7 +20,7 @@ impl CredentialsPolicy {
     /// Names of the policies in the configuration.
     pub const NAMES: &'static [&'static str] = &["bypass", "ignore", "key"];
 
-    /// Returns the policy of that name.
+    /// Returns the policy with this name in the configuration, or `None` if there is none.
     pub fn named(name: &[u8]) -> Option<Self> {
         let at = Self::NAMES
             .iter()
@@ -39,7 +40,7 @@ pub struct Credentials {
     policies: Vec<(Box<str>, CredentialsPolicy)>,
 }
 
-/// The reason why the policy of a header can't be set.
+/// The error of a configuration that sets the policy of a header, because of the header's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
     /// The name is no header name.
@@ -60,7 +61,7 @@ impl fmt::Display for NameError {
 impl std::error::Error for NameError {}
 
 impl Credentials {
-    /// Sets the policy of a header.
+    /// Sets the policy of one header, whose name is compared without regard to case.
     ///
     /// # Errors
     /// Returns a [`NameError`] and changes nothing.

@@ -19,7 +19,8 @@ use crate::jsonrpc::response::{content, member, ResultContent};
 
 mod range_ends;
 
-/// Lifetimes by class and by method, and method rows that an operator has added.
+/// The lifetimes of a route: those that an operator has set for classes and methods, and the
+/// operator's method rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lifetimes {
     classes: [Option<u64>; Class::ALL.len()],
@@ -27,12 +28,12 @@ pub struct Lifetimes {
     rows: Arc<MethodSpecs>,
 }
 
-/// The error of a lifetime that was set already.
+/// The error of a configuration that sets the lifetime of a class or a method twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DuplicateSetting;
 
 impl Lifetimes {
-    /// Sets the lifetime of a class in milliseconds; 0: responses are not stored.
+    /// Sets the lifetime of all responses of a class in milliseconds; with 0 they are not stored.
     ///
     /// # Errors
     /// Returns [`DuplicateSetting`] if the class has a lifetime already.
@@ -43,7 +44,7 @@ impl Lifetimes {
         }
     }
 
-    /// Sets the lifetime of a method's responses, regardless of their class.
+    /// Sets the lifetime of a method's responses in milliseconds, regardless of their class.
     ///
     /// # Errors
     /// Returns [`DuplicateSetting`] if the method has a lifetime already.
@@ -55,7 +56,7 @@ impl Lifetimes {
         Ok(())
     }
 
-    /// Returns the same lifetimes with the method rows of an operator.
+    /// Returns a copy of these lifetimes with the method rows that an operator has added.
     pub fn with_rows(&self, rows: Arc<MethodSpecs>) -> Self {
         Self {
             rows,
@@ -63,13 +64,14 @@ impl Lifetimes {
         }
     }
 
-    /// Returns the method row of an operator, or of the method table.
+    /// Returns the row of a method: an operator's, or else the method table's.
     pub(crate) fn row(&self, method: &[u8]) -> &'static Method {
         let theirs = self.rows.find(method);
         theirs.unwrap_or_else(|| methods::method(method))
     }
 
-    /// Returns the lifetime that an operator has set for a method.
+    /// Returns the lifetime in milliseconds that an operator has set for a method, or `None` if the
+    /// class decides.
     pub fn method(&self, method: &[u8]) -> Option<u64> {
         self.methods
             .iter()
@@ -77,13 +79,14 @@ impl Lifetimes {
             .map(|(_, milliseconds)| *milliseconds)
     }
 
-    /// Returns the lifetime of a class in milliseconds.
+    /// Returns the lifetime of a class in milliseconds: an operator's, or else the default.
     pub fn class(&self, class: Class) -> u64 {
         self.classes[class as usize].unwrap_or(class.default_lifetime())
     }
 }
 
-/// The lifetime rules of a call, before its result is known.
+/// The method, class and lifetime of a call that are known before its result; the result decides
+/// the rest.
 #[derive(Clone, Copy, Debug)]
 pub struct Prospect {
     method: &'static Method,
@@ -93,7 +96,8 @@ pub struct Prospect {
     method_lifetime: Option<u64>,
 }
 
-/// The facts that are known when a result has arrived.
+/// The input of a classification besides the result: the call's params, the dispatch mark and the
+/// route's lifetimes.
 #[derive(Clone, Copy, Debug)]
 pub struct ResultFacts<'a> {
     /// Params of the call.
@@ -104,7 +108,7 @@ pub struct ResultFacts<'a> {
     pub valid: &'a Lifetimes,
 }
 
-/// The outcome of a call whose response has no other class than `nothing`.
+/// The result or the error of a call whose response has no other class than `nothing`.
 #[derive(Clone, Copy, Debug)]
 pub enum CallOutcome<'a> {
     /// Result of the call.
@@ -113,7 +117,7 @@ pub enum CallOutcome<'a> {
     Error(&'a [u8]),
 }
 
-/// The classification of a response: its class, lifetime and dependencies.
+/// The decision how a response is cached: its class, lifetime and the blocks that it depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classification {
     /// Class of the response.
@@ -140,7 +144,7 @@ pub struct Classification {
 }
 
 impl Classification {
-    /// Creates the classification of a response without further facts.
+    /// Creates a classification with class, lifetime and height, and no further facts.
     pub(crate) fn new(class: Class, valid: u64, height: Option<u64>) -> Self {
         Self {
             class,
@@ -156,7 +160,8 @@ impl Classification {
     }
 }
 
-/// The upgrade of an entry by the owner, which knows the blocks of transactions.
+/// The conditions under which the owner, which knows the blocks of transactions, makes an entry
+/// immutable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FinalUpgrade {
     /// Hash of the transaction.
@@ -169,7 +174,8 @@ pub struct FinalUpgrade {
 }
 
 impl Prospect {
-    /// Returns the prospect of a call, or `None` if its response is never stored.
+    /// Returns the prospect of a call by its method and params, or `None` if its response is never
+    /// stored.
     pub fn for_call(method: &[u8], params: Option<&[u8]>, valid: &Lifetimes) -> Option<Self> {
         let method_lifetime = valid.method(method);
         let row = valid.row(method);
@@ -205,7 +211,7 @@ impl Prospect {
         self.class == Class::Tip && mark.is_some_and(|mark| mark.heights != HeightKind::Blocks)
     }
 
-    /// Classifies a response by its `result`. Returns `None` if it is not stored.
+    /// Decides how a response is cached, by its `result`. Returns `None` if it is not stored.
     pub fn classify(&self, result: &[u8], known: ResultFacts<'_>) -> Option<Classification> {
         let is_empty = match content(result) {
             ResultContent::Null => return None,
@@ -244,7 +250,7 @@ impl Prospect {
         }
     }
 
-    /// Returns the method.
+    /// Returns the row of the method table, or of the operator, that the call's method has.
     pub fn method(&self) -> &'static Method {
         self.method
     }

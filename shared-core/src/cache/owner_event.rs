@@ -9,7 +9,7 @@ use super::{Key, Namespace};
 /// Version of the protocol in the event `hello`.
 const VERSION: u32 = 1;
 
-/// An event of the owner.
+/// A message that the owner sends to one process on its event stream, without a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnerEvent {
     /// The first event of a stream, with a lease of the process's memory.
@@ -48,12 +48,12 @@ pub enum OwnerEvent {
     },
 }
 
-/// The error of an event that can't be json.
+/// The error of an event of this protocol version whose data can't be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventError;
 
 impl OwnerEvent {
-    /// Appends the event to a stream.
+    /// Appends the event to the text of an event stream, in the format of server-sent events.
     pub fn write(&self, to: &mut String) {
         let (name, data) = match self {
             Self::Hello { generation, until } => {

@@ -114,7 +114,8 @@ named_enum! {
 }
 
 impl Reason {
-    /// Returns the reason why a response that can't be parsed is not stored.
+    /// Returns the reason that is reported for a response that can't be parsed, and is not stored
+    /// therefore.
     pub fn from_response_error(error: &ResponseError) -> Self {
         match error {
             ResponseError::Syntax(error) if error.fault == SyntaxErrorKind::Depth => Reason::Depth,

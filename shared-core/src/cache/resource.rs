@@ -3,8 +3,8 @@
 use super::vary_key::VaryKey;
 use super::Key;
 
-/// Returns the key of a resource. It never equals the key of a call, which is hashed with another
-/// context.
+/// Returns the key of a GET's response, by the vary key of the request and the name of the
+/// resource. It never equals the key of a call, which is hashed with another context.
 pub(crate) fn resource_key(scope: &VaryKey, name: &[u8]) -> Key {
     let mut hasher = blake3::Hasher::new_derive_key("sszip 1 resource");
     hasher.update(&(scope.encoding().len() as u64).to_le_bytes());
@@ -29,7 +29,7 @@ pub fn other_format_key(key: &Key) -> Key {
     other
 }
 
-/// Returns a strong entity tag of these bytes.
+/// Returns a strong entity tag, which is a quoted hash of these bytes.
 pub(crate) fn strong_etag(body: &[u8]) -> Vec<u8> {
     let hash = blake3::hash(body).to_hex();
     format!("\"{}\"", &hash[..32]).into_bytes()

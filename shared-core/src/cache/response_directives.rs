@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::negotiate::list_header::members;
 
-/// The cache directives of a response head.
+/// The lifetime and the restrictions that a response head specifies for caches, evaluated at one
+/// time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheDirectives {
     /// Whether `no-store`, `private` or `no-cache` forbids storing the response in a cache that
@@ -21,7 +22,7 @@ pub struct CacheDirectives {
     pub stale: StaleDirectives,
 }
 
-/// The node's directives about serving a stale response, in milliseconds.
+/// The times in milliseconds for which the node permits or forbids serving a response stale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct StaleDirectives {
     /// Time for which the response may be served after an error of the node (RFC 5861, 4).
@@ -36,7 +37,7 @@ pub struct StaleDirectives {
 /// The header that nginx reads from upstreams and does not forward.
 const X_ACCEL_EXPIRES: &[u8] = b"x-accel-expires";
 
-/// A reader of the headers of a response head that concern caches.
+/// A parser that collects the caching headers of a response head, one header at a time.
 #[derive(Clone, Debug, Default)]
 pub struct CacheDirectivesReader {
     forbidden: bool,
@@ -70,7 +71,7 @@ impl AccelExpires {
 }
 
 impl CacheDirectivesReader {
-    /// Reads a header of the head.
+    /// Records a header of the response head if it concerns caches; other headers have no effect.
     pub fn read(&mut self, name: &[u8], value: &[u8]) {
         if name.eq_ignore_ascii_case(b"cache-control") {
             for directive in members(value) {
@@ -109,7 +110,7 @@ impl CacheDirectivesReader {
         }
     }
 
-    /// Returns the directives at the wall clock's `now`, in seconds since 1970.
+    /// Evaluates the headers that were read, at the wall clock's `now` in seconds since 1970.
     pub fn directives(&self, now: u64) -> CacheDirectives {
         let explicit = self.s_maxage.or(self.max_age);
         let seconds = explicit.or_else(|| {
@@ -133,8 +134,9 @@ impl CacheDirectivesReader {
         }
     }
 
-    /// Returns the directives about serving it stale. An explicit permission overrides the
-    /// prohibition that `s-maxage` implies, but not an explicit prohibition.
+    /// Returns the times for which the headers that were read permit serving the response stale. An
+    /// explicit permission overrides the prohibition that `s-maxage` implies, but not an explicit
+    /// prohibition.
     fn stale(&self) -> StaleDirectives {
         let allowed = |seconds: Option<u64>| match seconds {
             Some(seconds) if !self.must_revalidate => seconds * 1000,
@@ -153,7 +155,8 @@ impl CacheDirectivesReader {
     }
 }
 
-/// The request headers on which responses depend, by `Vary` and similar headers.
+/// The names of the request headers on which a response depends, collected from its `Vary` and CORS
+/// headers.
 #[derive(Clone, Debug, Default)]
 pub struct VaryHeaders {
     names: Vec<String>,
@@ -161,7 +164,8 @@ pub struct VaryHeaders {
 }
 
 impl VaryHeaders {
-    /// Reads a header of the head.
+    /// Records the request headers that a header of the response head names; other headers have no
+    /// effect.
     pub fn read(&mut self, name: &[u8], value: &[u8]) {
         if name.eq_ignore_ascii_case(b"vary") {
             for member in members(value) {
@@ -176,20 +180,21 @@ impl VaryHeaders {
         }
     }
 
-    /// Whether the response is one of several content codings.
+    /// Whether the node selects the content coding by `Accept-Encoding`: `Vary` names it.
     pub fn is_negotiated(&self) -> bool {
         self.names.iter().any(|name| name == "accept-encoding")
     }
 
-    /// Returns the names of the headers in lower case, without `Accept-Encoding`, as entries serve
-    /// all codings. Returns `None` if the response depends on more than requests.
+    /// Returns the names of the request headers in lower case, without `Accept-Encoding`, as
+    /// entries serve all codings. Returns `None` if the response depends on more than requests.
     pub fn names(mut self) -> Option<Vec<String>> {
         self.names.retain(|name| name != "accept-encoding");
         (!self.on_anything).then_some(self.names)
     }
 }
 
-/// Parses a date (RFC 9110, 5.6.7). Words may be in any case, and the zone may be called UTC.
+/// Parses an HTTP date (RFC 9110, 5.6.7), or returns `None` if it is invalid. Words may be in any
+/// case, and the zone may be called UTC.
 pub fn date(value: &[u8]) -> Option<SystemTime> {
     let text = std::str::from_utf8(value)
         .ok()

@@ -1,7 +1,8 @@
 //! Cache status of responses.
 
 named_enum! {
-    /// The cache status of a response: `$sszip_cache_status` in nginx.
+    /// The result of the cache for one response, hit, miss or other: `$sszip_cache_status` in
+    /// nginx.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     CacheStatus
     /// The route has no cache, or the request is not one for a cache.

@@ -32,6 +32,8 @@ const SET_BACK: u64 = 1_000_000;
 #[derive(Debug)]
 pub(super) struct TipFloor(FloorStorage);
 
+/// The memory of a floor's numbers: this process's, memory of the host's processes, or a row in a
+/// store of the host.
 #[derive(Debug)]
 enum FloorStorage {
     Own([AtomicU64; LENGTH]),
@@ -47,16 +49,17 @@ enum FloorStorage {
 /// Number of a floor's numbers.
 const LENGTH: usize = ROW - 1;
 
-/// The numbers of a floor; only [`TipFloor`] knows their meaning.
+/// The numbers of one floor as a host stores them; only [`TipFloor`] knows their meaning.
 pub type FloorRow = [u64; LENGTH];
 
-/// Floors in a store of the host, for processes that share no memory: sandboxes.
+/// A store of the host for the floors of processes that share no memory: sandboxes.
 pub trait SharedFloors: Debug + Send + Sync {
     /// Returns the row of a namespace; it is zero before the first change. Returns `None` if the
     /// host has no store.
     fn read(&self, namespace: &Namespace) -> Option<FloorRow>;
 
-    /// Changes the row atomically. Returns whether that was possible.
+    /// Applies `change` to the row of a namespace atomically. Returns `false` if the host has no
+    /// store.
     fn change(&self, namespace: &Namespace, change: &dyn Fn(&mut FloorRow)) -> bool;
 }
 
@@ -127,7 +130,8 @@ impl TipFloor {
         self.0.increment(COUNT);
     }
 
-    /// Records that a block of that height was shown.
+    /// Records the height of a block that a response has shown to a client, if it is the highest so
+    /// far.
     pub(super) fn record_shown_block(&self, height: u64) {
         self.0.fetch_max(HEIGHT, height);
     }
@@ -193,7 +197,8 @@ impl TipFloor {
     }
 }
 
-/// The place where processes of one host share the floors of all chains.
+/// The place in which the processes of one host share their tip floors: shared memory, or a store
+/// of the host.
 #[derive(Clone, Debug)]
 pub enum FloorSource {
     /// Shared memory.
@@ -203,7 +208,7 @@ pub enum FloorSource {
 }
 
 impl FloorSource {
-    /// Returns the floor of a namespace.
+    /// Returns the tip floor of a namespace, which all processes with the same source share.
     pub(super) fn floor(&self, namespace: &Namespace) -> TipFloor {
         match self {
             Self::Table(table) => table.floor(namespace),
@@ -216,7 +221,7 @@ impl FloorSource {
     }
 }
 
-/// The floors of all chains in memory that several processes share.
+/// A table in shared memory with the tip floors of a bounded number of namespaces, a row for each.
 #[derive(Clone, Copy, Debug)]
 pub struct FloorTable(&'static [AtomicU64]);
 
@@ -230,7 +235,7 @@ impl FloorTable {
         Some(Self(numbers.get(..Self::LENGTH)?))
     }
 
-    /// Returns the floor of a namespace, and takes a row for it if it has none.
+    /// Returns the tip floor in the row of a namespace, which takes a free row if it has none.
     pub(super) fn floor(self, namespace: &Namespace) -> TipFloor {
         let name = namespace
             .first_chunk()

@@ -5,7 +5,7 @@
 /// older response misleads more than an error does.
 pub const MAX_STALE: u64 = 600_000;
 
-/// The way in which the upstream failed a request.
+/// The stage at which the upstream failed a request, or the status with which it responded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamFailure {
     /// No connection to it could be opened.
@@ -59,7 +59,8 @@ impl UpstreamFailure {
     }
 }
 
-/// The conditions under which a stale entry may be served.
+/// The set of upstream failures, and `updating`, for which an operator permits serving a stale
+/// entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UseStale(u16);
 
@@ -87,7 +88,7 @@ fn bits(is_it: impl Fn(&str, Option<u16>) -> bool) -> u16 {
 }
 
 impl UseStale {
-    /// Parses the words of a directive; as in nginx, `off` overrides all others.
+    /// Parses the words of `sszip_cache_use_stale`; as in nginx, `off` overrides all others.
     ///
     /// # Errors
     /// Returns the first unknown word.
@@ -103,17 +104,18 @@ impl UseStale {
         Ok(Self(if is_off { 0 } else { all }))
     }
 
-    /// Whether any condition is set.
+    /// Whether the operator permits serving stale entries under any condition.
     pub fn is_enabled(self) -> bool {
         self.0 != 0
     }
 
-    /// Whether a stale entry may be served while it is being updated.
+    /// Whether the operator permits serving a stale entry while another request updates it
+    /// (`updating`).
     pub fn while_updating(self) -> bool {
         self.0 & bits(|word, _| word == "updating") != 0
     }
 
-    /// Whether a stale entry may be served after this failure.
+    /// Whether the operator permits serving a stale entry after this failure of the upstream.
     pub fn covers(self, failure: UpstreamFailure) -> bool {
         let word = match failure {
             UpstreamFailure::Connect | UpstreamFailure::Error | UpstreamFailure::Local => "error",
@@ -127,7 +129,7 @@ impl UseStale {
     }
 }
 
-/// Returns all words that [`UseStale::parse`] accepts.
+/// Returns all words that [`UseStale::parse`] accepts, for checks and messages of a configuration.
 pub fn words() -> Vec<&'static str> {
     WORDS.iter().map(|(word, _)| *word).collect()
 }

@@ -9,8 +9,7 @@ use crate::jsonrpc::key::KeyBuilder;
 /// Headers that often separate variants, and do not identify the caller.
 const PUBLIC_HEADERS: [&str; 4] = ["accept", "accept-encoding", "accept-language", "origin"];
 
-/// The headers of a request, which are kept until it is known on which of them the response
-/// depends.
+/// The headers of one request, kept until it is known on which of them the response depends.
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
     bytes: Vec<u8>,
@@ -26,7 +25,7 @@ impl Fields {
         let _ = self.bytes.try_reserve(fields * 48);
     }
 
-    /// Adds a header.
+    /// Appends a header; a name may occur several times.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         self.bytes.extend_from_slice(name);
         let name_end = self.bytes.len();
@@ -34,7 +33,7 @@ impl Fields {
         self.ends.push((name_end, self.bytes.len()));
     }
 
-    /// Replaces all headers of that name by this one.
+    /// Replaces all headers with this name by one header.
     pub fn set(&mut self, name: &[u8], value: &[u8]) {
         let mut fields = Fields::default();
         for (other, value) in self.iter() {
@@ -46,7 +45,7 @@ impl Fields {
         *self = fields;
     }
 
-    /// Returns all headers: name, value.
+    /// Iterates over all headers as pairs of name and value, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut start = 0;
         self.ends.iter().map(move |&(name_end, value_end)| {
@@ -59,7 +58,8 @@ impl Fields {
         })
     }
 
-    /// Returns the values of the headers of that name.
+    /// Iterates over the values of all headers with this name, in the order in which they were
+    /// added.
     pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.iter()
             .filter(move |(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
@@ -67,7 +67,8 @@ impl Fields {
     }
 }
 
-/// A vary key: an injective encoding of its parts, each preceded by its length.
+/// The part of a cache key that is made of the route and of request headers, as an injective
+/// encoding of its parts, each preceded by its length.
 #[derive(Clone, Debug, Default)]
 pub struct VaryKey {
     bytes: Vec<u8>,
@@ -87,7 +88,7 @@ impl VaryKey {
         }
     }
 
-    /// Adds a part to the route part.
+    /// Appends a part to the route part, on which all responses of the route depend.
     pub fn push(&mut self, part: &[u8]) {
         self.push_part(part);
         self.place = self.bytes.len();
@@ -104,12 +105,14 @@ impl VaryKey {
         self.namespace = self.bytes.len();
     }
 
-    /// Returns the names of the headers that the vary key covers.
+    /// Returns the names of the headers in `Vary` that the vary key covers, or `None` if it covers
+    /// none.
     pub fn names(&self) -> Option<&HeaderNames> {
         self.names.as_ref()
     }
 
-    /// Returns the encoding of the namespace.
+    /// Returns the encoding of the namespace: the parts before
+    /// [`end_namespace`](Self::end_namespace).
     pub fn namespace(&self) -> &[u8] {
         &self.bytes[..self.namespace]
     }
@@ -125,9 +128,9 @@ impl VaryKey {
         self.push(blake3::hash(&all.bytes).as_bytes());
     }
 
-    /// Sets the headers on which responses of the route depend. Their names are a part of the vary
-    /// key: processes that share a store, or that were restarted, may have recorded different
-    /// names.
+    /// Replaces the headers on which responses of the route depend, and encodes their values. Their
+    /// names are a part of the vary key: processes that share a store, or that were restarted, may
+    /// have recorded different names.
     pub fn vary(&mut self, fields: &Fields, names: Option<HeaderNames>) {
         self.bytes.truncate(self.place);
         for name in names.iter().flat_map(|names| names.split(NAME_SEPARATOR)) {
@@ -166,22 +169,23 @@ impl VaryKey {
         }
     }
 
-    /// Returns the encoding.
+    /// Returns the bytes of all parts, which the keys of the request's calls are hashed from.
     pub fn encoding(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Returns the hasher of the keys of calls with this vary key.
+    /// Returns a hasher that makes the cache keys of the request's calls, which all begin with this
+    /// vary key.
     pub fn keys(&self) -> KeyBuilder {
         KeyBuilder::for_vary_key(&self.bytes)
     }
 
-    /// Returns the encoding of the route part.
+    /// Returns the bytes of the route part, without the headers in `Vary`.
     pub(super) fn route_encoding(&self) -> &[u8] {
         &self.bytes[..self.place]
     }
 
-    /// Whether the vary key covers a header.
+    /// Whether the vary key has the value of this header, as one of those in `Vary`.
     pub(super) fn covers(&self, name: &str) -> bool {
         self.names
             .iter()
@@ -190,21 +194,21 @@ impl VaryKey {
     }
 }
 
-/// Returns the namespace that an operator has named.
+/// Returns the namespace that a `sszip_cache_namespace` of this name has.
 pub fn namespace_for_name(namespace: &[u8]) -> Namespace {
     let mut scope = VaryKey::default();
     scope.push(namespace);
     short_hash(&scope.bytes)
 }
 
-/// Returns the short hash of the encoding of a namespace or a route.
+/// Returns the first half of the BLAKE3 hash of the encoding of a namespace or a route.
 pub fn short_hash(encoding: &[u8]) -> Namespace {
     let mut name = Namespace::default();
     name.copy_from_slice(&blake3::hash(encoding).as_bytes()[..16]);
     name
 }
 
-/// Names of headers, in lower case and in order, with a separator between them.
+/// The names of request headers in lower case and in order, joined by a separator.
 pub type HeaderNames = Arc<str>;
 
 /// Separator of names, which no header name contains.

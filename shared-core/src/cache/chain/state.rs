@@ -42,7 +42,8 @@ pub enum HeightKind {
     Slots,
 }
 
-/// The known state of a chain.
+/// The state of a chain as the owner publishes it: head, finality, recent reorganisations and
+/// epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ChainState {
     /// Kind of the chain's heights.
@@ -143,7 +144,8 @@ mod hashes {
     }
 }
 
-/// A change of a chain.
+/// A change of a chain that the tracker reports to the owner, and the owner applies to its
+/// [`ChainState`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainChange {
     /// The head has this height now: entries about the former head expire.
@@ -183,7 +185,8 @@ impl ChainState {
         }
     }
 
-    /// Applies a change of the chain.
+    /// Applies a change that the tracker has found, and begins an epoch if the change invalidates
+    /// entries.
     pub fn apply_change(&mut self, by: ChainChange) {
         match by {
             ChainChange::Head(height) => {
@@ -290,7 +293,8 @@ impl ChainState {
         self.shown.push(sighting);
     }
 
-    /// Drops the state that the owner has to confirm, until an owner reports a state again.
+    /// Drops the members of the state that only the owner knows for certain, until an owner reports
+    /// a state again.
     pub(super) fn drop_owner_state(&mut self) {
         self.begin_epoch();
         self.is_heard = false;
@@ -303,7 +307,8 @@ impl ChainState {
         self.genesis = None;
     }
 
-    /// Sets the newest blocks.
+    /// Replaces the heights and hashes of the newest blocks; beyond a maximum number, further
+    /// blocks are ignored.
     pub fn set_recent_blocks(&mut self, blocks: impl Iterator<Item = (u64, [u8; 32])>) {
         self.blocks.clear();
         self.blocks.extend(blocks.take(MAX_BLOCKS));

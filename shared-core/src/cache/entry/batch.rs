@@ -7,7 +7,8 @@ use super::{BodySink, CacheEntry, CompressionGate, Payload};
 use crate::gzip::open::{open, OpenStream};
 use crate::gzip::splice::{Body, GzipMember};
 
-/// A response in a batch. White space after it is dropped.
+/// One response of a batch that is assembled: an entry with the id of its call, or the text of a
+/// response. White space after it is dropped.
 #[derive(Clone, Copy, Debug)]
 pub enum BatchElement<'a> {
     /// A stored entry, under an id.

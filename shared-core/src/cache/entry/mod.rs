@@ -39,7 +39,7 @@ pub enum IdPosition {
     None,
 }
 
-/// The bytes of a response around its id and its result, unchanged.
+/// The bytes of a JSON-RPC response around its id and its result, unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// Position of the id.
@@ -53,7 +53,7 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// Creates the envelope of a body that is all payload.
+    /// Creates an envelope without bytes, for a body that is all payload: the response to a GET.
     pub fn none() -> Self {
         Self {
             id: IdPosition::None,
@@ -85,7 +85,7 @@ impl Envelope {
     }
 }
 
-/// The result of a call, or the whole body of a GET.
+/// The compressible part of an entry: the result of a call, or the whole body of a GET.
 #[derive(Clone, Debug)]
 pub enum Payload {
     /// Uncompressed: too short to be compressed, or not made smaller by it.
@@ -103,7 +103,7 @@ impl Payload {
     }
 }
 
-/// The conditions and the level of compression.
+/// The minimum length and the level with which entries are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompressionGate {
     /// Minimum length in bytes, without the id; shorter responses are stored uncompressed.
@@ -112,8 +112,8 @@ pub struct CompressionGate {
     pub level: u8,
 }
 
-/// The properties of an entry besides its bytes. Its times have no meaning in another process; its
-/// headers are serialized separately.
+/// The status, headers, class, times and chain dependency of an entry. Its times have no meaning in
+/// another process; its headers are serialized separately.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct EntryMeta {
     /// Status code.
@@ -184,7 +184,7 @@ pub struct CacheEntry {
     plain: Mutex<IdentityBytes>,
     /// Chain on which the entry depends, if it is followed.
     chain: Option<Arc<Chain>>,
-    /// Whether the entry has to be checked before it is sent, see `check`.
+    /// Whether the entry has to be checked before it is sent, see `strict_check`.
     pub(super) unread: AtomicBool,
     /// Whether a route that uses the entry may serve it stale.
     is_stale_allowed: AtomicBool,
@@ -196,7 +196,8 @@ pub struct CacheEntry {
     uncompared: AtomicBool,
 }
 
-/// The identity form of a compressed payload.
+/// The decompressed form of a payload: cached by the entry, or borrowed by the exchanges that are
+/// sending it.
 #[derive(Debug)]
 struct IdentityBytes {
     cache: IdentityCache,
@@ -204,8 +205,9 @@ struct IdentityBytes {
     borrowed: Weak<BorrowedIdentity>,
 }
 
-/// Identity bytes of an entry that are being sent. They are reserved once for all their senders,
-/// whether a tier still has the entry or not.
+/// The decompressed payload of an entry while exchanges are sending it, with its reservation in a
+/// memory budget. They are reserved once for all their senders, whether a tier still has the entry
+/// or not.
 #[derive(Debug)]
 pub struct BorrowedIdentity {
     bytes: OnceLock<Bytes>,
@@ -216,7 +218,8 @@ pub struct BorrowedIdentity {
 /// much.
 const MIN_RESERVED: u64 = 64 << 10;
 
-/// The result of borrowing identity bytes, which decides whether they may be sent.
+/// The result of [`CacheEntry::borrow_identity`]: whether identity bytes may be sent, and their
+/// reservation.
 #[derive(Debug)]
 pub enum IdentityLoanState {
     /// The bytes need no reservation.
@@ -227,7 +230,7 @@ pub enum IdentityLoanState {
     Refused,
 }
 
-/// The cache of identity bytes, which are kept from their second use on.
+/// The decompressed payload that an entry keeps in memory from its second use on.
 #[derive(Debug)]
 enum IdentityCache {
     Unused,
@@ -256,8 +259,8 @@ impl BodySink for Body {
 }
 
 impl CacheEntry {
-    /// Creates an entry, with `result` compressed if the gate allows it and that makes it smaller.
-    /// Returns `None` if memory is refused, or there is no such level.
+    /// Creates an entry of a fetched `result`, which is compressed if the gate allows it and that
+    /// makes it smaller. Returns `None` if memory is refused, or there is no such level.
     pub fn compress_payload(
         envelope: Envelope,
         result: &[u8],
@@ -309,22 +312,22 @@ impl CacheEntry {
         }
     }
 
-    /// Returns the bytes around id and result.
+    /// Returns the bytes of the response around its id and its payload.
     pub fn envelope(&self) -> &Envelope {
         &self.envelope
     }
 
-    /// Returns the payload.
+    /// Returns the result or the body as it is stored, compressed or not.
     pub fn payload(&self) -> &Payload {
         &self.payload
     }
 
-    /// Returns the other properties.
+    /// Returns the status, headers, class and times of the response.
     pub fn meta(&self) -> &EntryMeta {
         &self.meta
     }
 
-    /// Whether the entry is an empty result.
+    /// Whether the entry is of class `nothing`: `null`, an empty list at the head, or a revert.
     pub fn is_empty_result(&self) -> bool {
         self.meta.class == Class::Nothing
     }
@@ -350,7 +353,8 @@ impl CacheEntry {
         self
     }
 
-    /// Number of the last invalidation before the request was sent to the node.
+    /// Number of the last [invalidation](super::process::invalidations::Invalidations) before the
+    /// request was sent to the node.
     pub fn changes(&self) -> u64 {
         self.changes
     }
@@ -394,7 +398,7 @@ impl CacheEntry {
         Some(entry)
     }
 
-    /// Returns the dependency of the entry on its chain, if the chain is followed.
+    /// Returns the dependency of the entry on its chain, or `None` if the chain is not followed.
     pub fn stamp(&self) -> Option<ChainDependency<'_>> {
         let (chain, (_, epoch)) = (self.chain.as_ref()?, self.meta.follows?);
         let stamp = ChainDependency::new(chain, self.meta.class, epoch, self.meta.height);
@@ -418,7 +422,8 @@ impl CacheEntry {
         self.stamp().is_none_or(|stamp| stamp.is_unaffected())
     }
 
-    /// Returns an entry with the same body and other properties.
+    /// Returns a copy of the entry with the same body and these properties, such as the times after
+    /// a revalidation.
     pub fn with(&self, meta: EntryMeta) -> Self {
         let mut other = Self::new(self.envelope.clone(), self.payload.clone(), meta);
         other.unread.store(self.is_unchecked(), Ordering::Relaxed);
@@ -427,8 +432,8 @@ impl CacheEntry {
         other
     }
 
-    /// Allows serving the entry stale on some route, see
-    /// [`may_serve_stale`](Self::may_serve_stale).
+    /// Records that a route permits serving the entry stale, so that it is kept after its expiry,
+    /// see [`may_serve_stale`](Self::may_serve_stale).
     pub fn allow_stale(&self) {
         // an empty result is of no use when the node fails; and the flag is read first, so that a
         // hit changes no cache line that other threads read
@@ -472,7 +477,7 @@ impl CacheEntry {
         now < self.meta.expires_at && self.holds()
     }
 
-    /// Whether the payload is compressed.
+    /// Whether the payload is stored compressed, so that identity has to be decoded.
     pub fn is_compressed(&self) -> bool {
         matches!(self.payload, Payload::Open(_))
     }

@@ -11,7 +11,8 @@ use crate::cache::{Key, Namespace};
 /// Maximum length of a method name in bytes.
 pub const MAX_METHOD: usize = 255;
 
-/// The class, namespace, block and time of an entry.
+/// The properties of an entry that the owner and the store read, as they do not parse its bytes:
+/// class, namespace, method, block, generation and epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct StoreAttributes {
     /// Class, which limits the lifetime and decides whether the entry may be on disk.
@@ -32,8 +33,8 @@ pub struct StoreAttributes {
 }
 
 impl StoreAttributes {
-    /// Returns the attributes of an entry that a process has made. Returns `None` if the owner
-    /// protocol can't carry the method name, as it has spaces or is not printable ASCII.
+    /// Returns the attributes with which a process sends an entry to the owner. Returns `None` if
+    /// the owner protocol can't carry the method name, as it has spaces or is not printable ASCII.
     pub fn for_entry(
         entry: &CacheEntry,
         namespace: Namespace,
@@ -62,7 +63,8 @@ impl StoreAttributes {
     }
 }
 
-/// The entries that a purge covers.
+/// The entries that a purge removes: all, or those of a namespace, a method, a range of blocks or
+/// one key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 pub enum PurgeScope {
     /// All entries.

@@ -23,7 +23,7 @@ const MIN_RESERVED: usize = 4 << 20;
 const ANY_ID: &[u8] = b"0";
 
 impl CacheEntry {
-    /// Marks the entry as unchecked.
+    /// Marks the entry as stored after a look at its ends only: it is parsed before it is sent.
     pub fn mark_unchecked(self) -> Self {
         self.unread.store(true, Ordering::Relaxed);
         self
@@ -42,7 +42,7 @@ impl CacheEntry {
         self.check().is_ok()
     }
 
-    /// Checks the entry if it was not checked before.
+    /// Parses the entry strictly if it was stored unchecked and was not parsed before.
     ///
     /// # Errors
     /// Returns [`Reason::Memory`] if memory is refused, or the reason why the entry is no valid

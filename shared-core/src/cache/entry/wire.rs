@@ -36,7 +36,7 @@ const NUMBER: usize = 10;
 /// tags, in bytes.
 const MAX_FIXED_LENGTH: usize = 13 * NUMBER + 16 + 9;
 
-/// An entry without its payload and its times.
+/// The properties and the envelope of a serialized entry, without its payload and its times.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Head<'a> {
     meta: Cow<'a, EntryMeta>,
@@ -117,7 +117,8 @@ impl Head<'_> {
     }
 }
 
-/// A serialized entry in two parts; the second is shared with the entry.
+/// The bytes of an entry for the owner or the store, in two parts: the head, and the payload, which
+/// is shared with the entry.
 #[derive(Debug)]
 pub struct Encoded {
     /// Bytes before the payload.
@@ -127,7 +128,7 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// Serializes an entry. Returns `None` if memory is refused.
+    /// Serializes an entry for the owner or the store. Returns `None` if memory is refused.
     pub fn from_entry(entry: &CacheEntry) -> Option<Self> {
         let (meta, envelope) = (entry.meta(), entry.envelope());
         let (coded, payload) = match entry.payload() {
@@ -154,7 +155,7 @@ impl Encoded {
         })
     }
 
-    /// Returns both parts joined.
+    /// Returns the bytes of head and payload in one vector.
     pub fn to_vec(&self) -> Vec<u8> {
         [&self.head[..], &self.payload].concat()
     }

@@ -4,7 +4,7 @@ use super::super::class::Class;
 use crate::jsonrpc::block::{self, BlockReference, RangeEnd, Tag};
 use crate::jsonrpc::methods::{Method, ResultBlockPath};
 
-/// The blocks on which a call depends.
+/// The blocks on which the response to a call depends, by the block references that the call names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockDependency {
     /// The head.
@@ -38,8 +38,8 @@ impl BlockDependency {
     }
 }
 
-/// Returns the class of a response by finality while the state of the chain is unknown, or `None`
-/// if it is not stored.
+/// Returns the class that the finality of a block reference permits while the state of the chain is
+/// unknown, or `None` if the response is not stored.
 pub(super) fn class_of(reference: BlockReference) -> Option<Class> {
     match reference {
         BlockReference::InResult => Some(Class::Unfinalized),

@@ -259,7 +259,7 @@ pub fn request(message: OwnerRequest) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// The head of a response.
+/// The head of an owner's HTTP/1.1 response, parsed.
 #[derive(Debug)]
 pub struct Head {
     /// Where it ends.
@@ -271,7 +271,8 @@ pub struct Head {
 }
 
 impl Head {
-    /// Parses a head. Returns `None` if it is incomplete.
+    /// Parses the head of an owner's response at the start of `text`. Returns `None` if it is
+    /// incomplete.
     ///
     /// # Errors
     /// Returns [`ProtocolError`] if no owner sends such a head.

@@ -13,7 +13,8 @@ use crate::cache::freshness::FinalUpgrade;
 use crate::cache::owner_event::OwnerEvent;
 use crate::cache::{Key, Namespace};
 
-/// The lease that a lookup requests if the entry does not exist.
+/// The lease that a lookup requests from the owner if the entry does not exist: for whom, and how
+/// long.
 #[derive(Clone, Copy, Debug)]
 pub struct Lease<'a> {
     /// Name of the process.
@@ -24,7 +25,7 @@ pub struct Lease<'a> {
     pub wait: u64,
 }
 
-/// A request to the owner.
+/// A message from a process to the owner, as an HTTP request.
 #[derive(Debug)]
 pub struct OwnerRequest {
     /// HTTP method.
@@ -173,7 +174,7 @@ impl OwnerRequest {
         })
     }
 
-    /// Creates a status query.
+    /// Creates a query for the owner's status, `GET /v1/status`.
     pub fn status() -> Self {
         Self::new("GET", "/v1/status".into())
     }
@@ -209,7 +210,7 @@ impl OwnerRequest {
     }
 }
 
-/// A reply of the owner.
+/// The owner's response to a request, parsed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnerReply {
     /// Status code.
@@ -230,7 +231,8 @@ pub struct OwnerReply {
     pub body: Vec<u8>,
 }
 
-/// The state of a chain in a reply.
+/// The number of a chain's present state as a reply reports it, so that the process notices that
+/// its own is outdated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainAnnouncement {
     /// The owner does not follow the chain.
@@ -240,12 +242,12 @@ pub enum ChainAnnouncement {
     Number(u64),
 }
 
-/// The error of a response that no owner sends.
+/// The error of a response that no owner of this protocol version sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProtocolError;
 
 impl OwnerReply {
-    /// Reads a header of the reply.
+    /// Parses a header of the owner's response; unknown headers have no effect.
     ///
     /// # Errors
     /// Returns [`ProtocolError`] if the value is invalid.

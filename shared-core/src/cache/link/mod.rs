@@ -75,7 +75,7 @@ const PURGE_SENT: u8 = 3;
 /// Lower bound of generations that no owner has: theirs begin with the time.
 const MIN_UNOWNED_GENERATION: u64 = 1 << 63;
 
-/// The limits of a link.
+/// The number of connections, the lookup timeout and the body length of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkLimits {
     /// Number of connections besides the event stream.
@@ -97,7 +97,7 @@ impl Default for LinkLimits {
     }
 }
 
-/// An action of the host on one of its connections.
+/// The next action that the host has to carry out on one of the link's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionAction {
     /// Open the connection, then call [`Link::connected`].
@@ -110,7 +110,8 @@ pub enum ConnectionAction {
     Tick,
 }
 
-/// The link of a process. Any thread may send requests; one thread drives the connections.
+/// The owner client over connections that the host opens and drives. Any thread may send requests;
+/// one thread drives the connections.
 #[derive(Debug)]
 pub struct Link {
     bounds: LinkLimits,

@@ -2,7 +2,7 @@
 
 use crate::time_constants::owner_outage_grace;
 
-/// A change of the owner's health.
+/// The begin or the end of an outage of the owner, to be logged once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerHealthChange {
     /// The owner does not respond, and requests are sent to the node.
@@ -14,7 +14,7 @@ pub enum OwnerHealthChange {
 }
 
 impl OwnerHealthChange {
-    /// Whether the change is a failure.
+    /// Whether the owner has become unusable, so that the change is logged as an error.
     pub fn is_bad(self) -> bool {
         self != Self::Up
     }

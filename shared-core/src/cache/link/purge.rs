@@ -6,7 +6,7 @@ use crate::cache::vary_key::namespace_for_name;
 
 pub use crate::cache::process::owner_client::AdminReply;
 
-/// The reason why a purge request is invalid.
+/// The reason why an operator's purge query is invalid; its text is the detail of the response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PurgeError(String);

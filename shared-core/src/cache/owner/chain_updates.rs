@@ -28,7 +28,8 @@ impl Owner {
         }
     }
 
-    /// Applies a change to a followed chain, and notifies all processes.
+    /// Applies a change that the chain's tracker has found to the published state of the chain, and
+    /// notifies all processes.
     pub fn apply_change(&self, namespace: &Namespace, by: ChainChange) {
         self.update_state(namespace, |state| state.apply_change(by));
     }
@@ -135,8 +136,9 @@ impl Owner {
         }
     }
 
-    /// The last published state of a chain, and its number, which grows with each publication and
-    /// beyond the numbers of an earlier owner. `None` if the chain is not followed.
+    /// The state of a chain as it was last published to all processes, and its number, which grows
+    /// with each publication and beyond the numbers of an earlier owner. `None` if the chain is not
+    /// followed.
     pub fn published_state(&self, namespace: &Namespace) -> Option<(u64, ChainState)> {
         let chain = self.chains.get(namespace)?;
         // first: a change in the meantime has another number
@@ -147,12 +149,14 @@ impl Owner {
         Some((number, chain.state()))
     }
 
-    /// The highest head of a chain that its node or a response has shown.
+    /// The highest head that the node of a chain, or a response to a client, has shown; `None` if
+    /// the chain is not followed.
     pub fn highest_head(&self, namespace: &Namespace) -> Option<u64> {
         Some(self.chains.get(namespace)?.state().seen)
     }
 
-    /// Publishes the state of a chain to all processes.
+    /// Queues the present state of a chain for the event streams of all processes, under a new
+    /// number.
     pub(super) fn publish_chain(&self, shared: &mut Shared, namespace: &Namespace) {
         if let Some(chain) = self.chains.get(namespace) {
             let state = Box::new(chain.state());

@@ -1,6 +1,6 @@
 //! The time of a call.
 
-/// The time of a call, in milliseconds of two clocks.
+/// The time at which the owner is called, on the monotonic and the wall clock, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallTime {
     /// Milliseconds of the machine's monotonic clock, the same in all its processes: for leases

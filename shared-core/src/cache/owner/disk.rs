@@ -10,7 +10,7 @@ use crate::cache::entry::store_attributes::{PurgeScope, StoreAttributes};
 pub use crate::cache::store::{RecordHeader, StoreError, StoreStatus, WouldBlock};
 use crate::cache::{Key, Namespace};
 
-/// An entry as the store returns it.
+/// An entry that a lookup in the store has found, with its times and its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskEntry {
     /// The attributes and times of the entry.
@@ -21,7 +21,7 @@ pub struct DiskEntry {
     pub is_old: bool,
 }
 
-/// The bytes of an entry.
+/// The serialized bytes of an entry, on the heap or pinned in the store's memory.
 #[derive(Clone)]
 pub enum EntryBytes {
     /// Bytes on the heap.
@@ -68,7 +68,8 @@ impl fmt::Debug for EntryBytes {
     }
 }
 
-/// A store. Every method may wait for a disk, unless it is documented never to wait.
+/// The store on disk as the owner uses it, so that tests may replace it. Every method may wait for
+/// a disk, unless it is documented never to wait.
 pub trait OwnerStore: Send + Sync {
     /// Number of purges so far. Never waits.
     fn generation(&self) -> u64;
@@ -86,7 +87,8 @@ pub trait OwnerStore: Send + Sync {
     /// Whether [`get`](Self::get) may find an entry. Never waits.
     fn may_have(&self, key: &Key) -> bool;
 
-    /// Writes an entry. It need not survive a crash.
+    /// Writes the serialized bytes of an entry under `key`, in place of the former entry. It need
+    /// not survive a crash.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -101,7 +103,7 @@ pub trait OwnerStore: Send + Sync {
     /// [`StoreError`]: the purge is in effect in this process only, and must be repeated.
     fn purge(&self, scope: &PurgeScope) -> Result<u64, StoreError>;
 
-    /// The record of a namespace's chain.
+    /// Reads the recorded identity and finality mark of a namespace's chain.
     ///
     /// # Errors
     /// [`StoreError`]: the record cannot be read.
@@ -129,7 +131,8 @@ pub trait OwnerStore: Send + Sync {
         mark: Option<&FinalityMark>,
     ) -> Result<(), StoreError>;
 
-    /// Whether an entry was purged after the node was queried. Never waits.
+    /// Whether a purge covers an entry whose request was sent to the node under the generation in
+    /// `about`. Never waits.
     fn is_purged(&self, key: &Key, about: &StoreAttributes) -> bool;
 
     /// Records a fill of `key`, and returns whether it was filled before: the entry is then worth
@@ -147,9 +150,10 @@ pub trait OwnerStore: Send + Sync {
     /// ago [are old](DiskEntry::is_old).
     fn drop_older_than(&self, goes: u64, renews: u64, now: CallTime);
 
-    /// Takes the next line for the log.
+    /// Takes the next line about the health of the store for the log, or returns `None` if there is
+    /// none.
     fn next_event(&self) -> Option<String>;
 
-    /// The status of the store.
+    /// Reads the figures of the store for the owner's status.
     fn status(&self) -> StoreStatus;
 }

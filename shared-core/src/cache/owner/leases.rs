@@ -16,7 +16,8 @@ use std::collections::{BTreeSet, HashMap};
 use super::processes::ProcessName;
 use crate::cache::Key;
 
-/// The action of a process that missed a key.
+/// The owner's decision about a process that missed a key: it fetches the key with a lease, waits
+/// for the holder of the lease, or fetches without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
     /// Fetch from the node; then put the entry, or release the lease.
@@ -27,7 +28,7 @@ pub enum Lease {
     Full,
 }
 
-/// A lease that has ended, and the processes to notify.
+/// The key of a lease that has ended, and the processes to notify because they wait for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedLease {
     /// The key of the lease.
@@ -36,7 +37,7 @@ pub struct EndedLease {
     pub waiters: Vec<ProcessName>,
 }
 
-/// All leases.
+/// The leases that are in effect, by key, with their holders and the processes that wait for them.
 #[derive(Debug)]
 pub struct Leases {
     leases: HashMap<Key, HeldLease>,
@@ -45,6 +46,7 @@ pub struct Leases {
     most: usize,
 }
 
+/// The lease of one key, with its holder and the processes that wait for it.
 #[derive(Debug)]
 struct HeldLease {
     holder: ProcessName,
@@ -53,7 +55,7 @@ struct HeldLease {
 }
 
 impl Leases {
-    /// An empty table of at most `most` leases.
+    /// Creates a table that grants at most `most` leases at a time.
     pub fn new(most: usize) -> Self {
         Self {
             leases: HashMap::new(),
@@ -62,9 +64,9 @@ impl Leases {
         }
     }
 
-    /// Requests the lease of `key` for `process`. A granted lease lasts until `ends` at most; its
-    /// holder may request it again, and then has it until the new `ends`. Call
-    /// [`expire`](Self::expire) first.
+    /// Grants the lease of `key` to `process`, or adds `process` to those that wait for the present
+    /// holder. A granted lease lasts until `ends` at most; its holder may request it again, and
+    /// then has it until the new `ends`. Call [`expire`](Self::expire) first.
     pub fn acquire(&mut self, key: Key, process: &ProcessName, ends: u64) -> Lease {
         let most = self.most;
         let count = self.leases.len();
@@ -93,14 +95,15 @@ impl Leases {
         Lease::Granted
     }
 
-    /// Releases the lease that `process` has of `key`.
+    /// Ends the lease of `key` if `process` has it, and returns the processes to notify.
     pub fn release(&mut self, key: &Key, process: &ProcessName) -> Option<EndedLease> {
         (self.leases.get(key)?.holder == *process)
             .then(|| self.end(key))
             .flatten()
     }
 
-    /// Ends the leases that have expired at `now`.
+    /// Ends the leases whose holders have not finished by `now`, and returns the processes to
+    /// notify.
     pub fn expire(&mut self, now: u64) -> Vec<EndedLease> {
         let mut ended = Vec::new();
         while let Some((ends, key)) = self.ends.first().copied() {
@@ -130,7 +133,7 @@ impl Leases {
         self.ends.first().map(|(ends, _)| *ends)
     }
 
-    /// Number of leases.
+    /// Number of keys that are leased at present.
     pub fn count(&self) -> usize {
         self.leases.len()
     }

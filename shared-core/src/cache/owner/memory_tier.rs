@@ -19,7 +19,8 @@ use crate::cache::entry::wire;
 use crate::cache::process::hot::{bounded, Evictions};
 use crate::cache::Key;
 
-/// An entry in memory.
+/// An entry in the owner's memory, with the state that decides whether it is fresh, purged, and on
+/// disk.
 #[derive(Debug)]
 pub struct MemoryEntry {
     about: StoreAttributes,
@@ -104,7 +105,8 @@ impl MemoryEntry {
         }
     }
 
-    /// Whether both are forms of one entry.
+    /// Whether this entry and `other` are the same response in two forms: unchecked, checked or
+    /// recompressed.
     pub fn is_form_of(&self, other: &Self) -> bool {
         self.number == other.number
     }
@@ -147,12 +149,12 @@ impl MemoryEntry {
         self.stamp().is_some_and(|stamp| stamp.observe_dependency())
     }
 
-    /// The attributes of the entry.
+    /// The class, namespace, block and generation with which a process stored the entry.
     pub fn attributes(&self) -> &StoreAttributes {
         &self.about
     }
 
-    /// The bytes of the entry, opaque to the owner.
+    /// The serialized bytes of the entry, which the owner sends to processes without parsing them.
     pub fn body(&self) -> &[u8] {
         self.body.as_ref()
     }
@@ -254,7 +256,7 @@ impl Weighter<Key, Arc<MemoryEntry>> for ByWeight {
     }
 }
 
-/// The entries in memory by key.
+/// The entries in the memory of the owner by key, within a number of bytes.
 pub struct OwnerMemory {
     cache: Cache<Key, Arc<MemoryEntry>, ByWeight, RandomState, Evictions>,
     evictions: Evictions,
@@ -277,7 +279,7 @@ impl OwnerMemory {
         length as u64 + OVERHEAD <= self.max_entry
     }
 
-    /// The entry under `key`, if it is fresh.
+    /// The entry under `key` if it is fresh at `now`; counted as a request of it.
     pub fn get(&self, key: &Key, now: CallTime) -> Option<Arc<MemoryEntry>> {
         let entry = self.cache.get(key)?;
         if entry.remaining_ttl(now) == 0 {
@@ -306,7 +308,7 @@ impl OwnerMemory {
         true
     }
 
-    /// Whether `key` has another entry than `entry`, in whatever form.
+    /// Whether `key` has the entry of another fetch than `entry`, in whatever form.
     pub fn has_other(&self, key: &Key, entry: &MemoryEntry) -> bool {
         let there = self.cache.peek(key);
         there.is_some_and(|there| !there.is_form_of(entry))
@@ -330,7 +332,8 @@ impl OwnerMemory {
         is_there && self.cache.replace(*key, Arc::clone(by), true).is_ok()
     }
 
-    /// Removes `entry`, unless it was replaced.
+    /// Removes the entry under `key` only if it is this very `entry`, as a newer one may have
+    /// replaced it.
     pub fn remove_same(&self, key: &Key, entry: &Arc<MemoryEntry>) {
         self.cache.remove_if(key, |other| Arc::ptr_eq(other, entry));
     }
@@ -367,17 +370,19 @@ impl OwnerMemory {
             .collect()
     }
 
-    /// Total weight of the entries in bytes. Never more than the capacity.
+    /// Total weight in bytes of the entries, including stale and purged ones. Never more than the
+    /// capacity.
     pub fn bytes(&self) -> u64 {
         self.cache.weight()
     }
 
-    /// Maximum total weight in bytes.
+    /// Maximum total weight in bytes, beyond which entries are evicted.
     pub fn capacity(&self) -> u64 {
         self.cache.capacity()
     }
 
-    /// Number of entries that were evicted.
+    /// Number of entries that were evicted since the owner's start because others needed their
+    /// space.
     pub fn evictions(&self) -> u64 {
         self.evictions.count()
     }

@@ -24,13 +24,13 @@ const MAX_PROCESSES: usize = 1_024;
 pub struct ProcessName(Arc<str>);
 
 impl ProcessName {
-    /// The name, or `None` if it is malformed.
+    /// Accepts a name that a process sent, or returns `None` if it is malformed.
     pub fn new(name: &str) -> Option<Self> {
         let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         ((1..=64).contains(&name.len()) && name.bytes().all(is_good)).then(|| Self(name.into()))
     }
 
-    /// The name as received.
+    /// The name as the process sent it, for log lines and the status.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -40,7 +40,7 @@ impl ProcessName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventStreamId(u64);
 
-/// The next action on an event stream.
+/// The next action of the owner's server on the event stream of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamAction {
     /// Send this event, and call again.
@@ -72,6 +72,7 @@ pub struct Processes {
     purges: BTreeMap<u64, PendingPurge>,
 }
 
+/// A connected or recently connected process: its stream, its queued events and its send lease.
 #[derive(Debug, Default)]
 struct Process {
     stream: Option<EventStreamId>,
@@ -100,7 +101,8 @@ impl PendingPurge {
 }
 
 impl Processes {
-    /// No known processes at `now`; purges wait for those with a send lease of an earlier owner.
+    /// Creates the table of an owner that starts at `now`, with no known processes; purges wait for
+    /// those with a send lease of an earlier owner.
     pub fn new(generation: u64, now: u64) -> Self {
         Self {
             generation,
@@ -115,12 +117,13 @@ impl Processes {
         self.grace = now.saturating_add(predecessor_lease());
     }
 
-    /// Number of purges in effect.
+    /// Number of purges that were put into effect, which is the generation of a request that is
+    /// sent to the node now.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Opens a stream for `name`, and closes its present one.
+    /// Opens an event stream for a process, and closes its present one.
     ///
     /// # Errors
     /// [`TooManyProcesses`].
@@ -150,15 +153,15 @@ impl Processes {
         Ok(stream)
     }
 
-    /// Whether a process has a stream.
+    /// Whether a process is connected: it has an open event stream.
     pub fn has_stream(&self, name: &ProcessName) -> bool {
         self.by_name
             .get(name)
             .is_some_and(|process| process.stream.is_some())
     }
 
-    /// Closes a stream, and returns its process unless that has a newer stream. The send lease
-    /// continues: the process may not have noticed.
+    /// Closes an event stream that has ended, and returns its process unless that has a newer
+    /// stream. The send lease continues: the process may not have noticed.
     pub fn disconnect(&mut self, stream: EventStreamId) -> Option<ProcessName> {
         let name = self.streams.remove(&stream)?;
         if let Some(process) = self.by_name.get_mut(&name) {
@@ -168,7 +171,8 @@ impl Processes {
         Some(name)
     }
 
-    /// The next action on a stream.
+    /// Takes the next action on a process's event stream: an event to send, `hello` and renewed
+    /// send leases included, the time to wait, or the end.
     pub fn next(&mut self, stream: EventStreamId, now: u64) -> StreamAction {
         let generation = self.generation;
         let Some(process) = self
@@ -204,7 +208,7 @@ impl Processes {
         })
     }
 
-    /// Queues an event for a process, if it has a stream.
+    /// Queues an event for one process, if it has an event stream.
     pub fn publish_to(&mut self, name: &ProcessName, event: OwnerEvent) {
         let Some(process) = self.by_name.get_mut(name) else {
             return;
@@ -239,7 +243,7 @@ impl Processes {
         self.publish(&OwnerEvent::Purge { generation, key });
     }
 
-    /// Queues an event for all processes that have a stream.
+    /// Queues an event for every process that has an event stream.
     pub fn publish(&mut self, event: &OwnerEvent) {
         let names: Vec<ProcessName> = self.streams.values().cloned().collect();
         for name in names {
@@ -247,7 +251,7 @@ impl Processes {
         }
     }
 
-    /// Records that all purges up to `generation` are in effect in a process.
+    /// Records that a process sends no entries any more that purges up to `generation` cover.
     ///
     /// # Errors
     /// [`NoSuchPurge`].
@@ -285,22 +289,24 @@ impl Processes {
             .min()
     }
 
-    /// Takes the streams with new events since the last call.
+    /// Takes the event streams on which events were queued since the last call, so that the server
+    /// wakes them.
     pub fn take_notified_streams(&mut self) -> Vec<EventStreamId> {
         std::mem::take(&mut self.woken)
     }
 
-    /// The processes with a stream.
+    /// The names of the processes that have an event stream, in no order.
     pub fn connected_processes(&self) -> impl Iterator<Item = &ProcessName> {
         self.streams.values()
     }
 
-    /// Whether a purge is not complete, as of the last [`complete_purges`](Self::complete_purges).
+    /// Whether some process may still send entries that a purge covers, as of the last
+    /// [`complete_purges`](Self::complete_purges).
     pub fn is_purge_pending(&self, generation: u64) -> bool {
         self.purges.contains_key(&generation)
     }
 
-    /// Number of purges that are not complete.
+    /// Number of purges that some process may not have in effect yet.
     pub fn pending_purge_count(&self) -> usize {
         self.purges.len()
     }

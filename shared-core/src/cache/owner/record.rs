@@ -18,18 +18,19 @@ pub(super) const PREFIXES: [&[u8]; 2] = [b"chain/", b"final/"];
 
 const VERSION: u8 = 2;
 
-/// The keys of both rows of a namespace.
+/// The store's row keys of a namespace's chain identity and finality mark.
 pub(super) fn keys(namespace: &Namespace) -> [Vec<u8>; 2] {
     PREFIXES.map(|prefix| [prefix, namespace].concat())
 }
 
-/// The value of a row.
+/// Serializes a chain identity or a finality mark as the value of its row.
 pub(super) fn write(record: &impl Serialize) -> Vec<u8> {
     // numbers and hashes can always be serialized
     postcard::to_extend(record, vec![VERSION]).unwrap_or_default()
 }
 
-/// The record of a row, or `None` if the row has another version or is malformed.
+/// Parses the chain identity or the finality mark in the value of a row, or returns `None` if the
+/// row has another version or is malformed.
 pub(super) fn read<T: DeserializeOwned>(row: &[u8]) -> Option<T> {
     let (record, rest) = postcard::take_from_bytes(row.strip_prefix(&[VERSION])?).ok()?;
     rest.is_empty().then_some(record)

@@ -40,7 +40,7 @@ fn quarters(time: u64, count: u64) -> u64 {
     (time / 4).saturating_mul(count).max(1)
 }
 
-/// An entry that was found.
+/// An entry that a lookup of the owner has found, and whether the caller has to store it.
 #[derive(Clone, Debug)]
 pub struct OwnerEntry {
     /// The entry.
@@ -49,7 +49,8 @@ pub struct OwnerEntry {
     pub is_to_be_stored: bool,
 }
 
-/// The receivers of new events.
+/// The event streams and leases for which something has happened, so that the server wakes those
+/// who wait for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notifications {
     /// Event streams with new events.
@@ -58,7 +59,7 @@ pub struct Notifications {
     pub leases: Vec<Key>,
 }
 
-/// The result of a lookup that does not wait for a disk.
+/// The result of a lookup in the owner's memory, which does not wait for a disk.
 #[derive(Clone, Debug)]
 pub enum OwnerLookup {
     /// The owner memory has the entry.
@@ -69,7 +70,7 @@ pub enum OwnerLookup {
     QueryStore,
 }
 
-/// The reason why an entry is not accepted.
+/// The reason why the owner refuses to store an entry that a process has fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PutRejection {
     /// The entry was purged after the node was queried, or its generation does not exist yet.
@@ -83,7 +84,7 @@ pub enum PutRejection {
     Off(String),
 }
 
-/// Counts of operations since the start.
+/// The owner's counts of hits, misses, fills and writes since its start, for its status.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     memory_hits: AtomicU64,
@@ -97,6 +98,7 @@ pub(super) struct Counters {
     pub(super) saved: AtomicU64,
 }
 
+/// The leases, processes and chain numbers of an owner, behind one lock.
 #[derive(Debug)]
 pub(super) struct Shared {
     leases: Leases,
@@ -107,7 +109,8 @@ pub(super) struct Shared {
     pub(super) processes: Processes,
 }
 
-/// The state of an owner. Any number of threads may use it.
+/// The cache of a machine for all its processes: the memory tier, the store, the leases, the purges
+/// and the followed chains. Any number of threads may use it.
 pub struct Owner {
     pub(super) disk: Box<dyn OwnerStore>,
     pub(super) memory: OwnerMemory,
@@ -127,8 +130,8 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// An owner with `memory` bytes for its memory tier. It starts at `now`, when no other owner
-    /// of the machine is left.
+    /// Creates an owner over the store `disk`, with `memory` bytes for its memory tier. It starts
+    /// at `now`, when no other owner of the machine is left.
     pub fn new(disk: Box<dyn OwnerStore>, memory: u64, now: CallTime) -> Self {
         let generation = disk.generation();
         Self {
@@ -219,8 +222,8 @@ impl Owner {
         })
     }
 
-    /// Requests the lease of `key` for `process`, which has missed it, for at most `time`
-    /// milliseconds.
+    /// Requests the lease of `key` for `process`, which has missed it, so that one process fetches
+    /// it.
     ///
     /// # Errors
     /// The entry, if it was filled in the meantime: no lease is needed.
@@ -245,7 +248,8 @@ impl Owner {
         Ok(shared.leases.acquire(*key, process, ends))
     }
 
-    /// Releases the lease that `process` has.
+    /// Ends the lease of `key` that `process` has and does not use, so that another process may
+    /// fetch.
     pub fn release_lease(&self, key: &Key, process: &ProcessName, now: CallTime) {
         let mut shared = locked(&self.shared);
         let ended = shared.leases.release(key, process);
@@ -274,7 +278,8 @@ impl Owner {
         self.memory.fits(length)
     }
 
-    /// An entry for [`put`](Self::put) that is fresh for `fresh` milliseconds from `now` on.
+    /// Creates an entry for [`put`](Self::put) that is fresh for `fresh` milliseconds from `now`
+    /// on.
     pub fn prepare_entry(
         &self,
         about: StoreAttributes,
@@ -468,12 +473,12 @@ impl Owner {
         }
     }
 
-    /// The next action on an event stream.
+    /// Takes the next action on the event stream of a process, see [`Processes::next`].
     pub fn next(&self, stream: EventStreamId, now: CallTime) -> StreamAction {
         locked(&self.shared).processes.next(stream, now.monotonic)
     }
 
-    /// Takes the receivers that have new events since the last call.
+    /// Takes the event streams and leases for which something has happened since the last call.
     pub fn take_notifications(&self) -> Notifications {
         let mut shared = locked(&self.shared);
         Notifications {
@@ -482,7 +487,8 @@ impl Owner {
         }
     }
 
-    /// Applies the passing of time or an acknowledgement, and returns the completed purges.
+    /// Ends leases and completes purges that are due at `now` or were acknowledged, and returns the
+    /// generations of the completed purges.
     pub fn tick(&self, now: CallTime) -> Vec<u64> {
         let mut shared = locked(&self.shared);
         let ended = shared.leases.expire(now.monotonic);
@@ -490,7 +496,8 @@ impl Owner {
         shared.processes.complete_purges(now.monotonic)
     }
 
-    /// When to call [`tick`](Self::tick) next, in monotonic milliseconds.
+    /// Time at which [`tick`](Self::tick) has something to do next, in monotonic milliseconds;
+    /// `None` if nothing is due.
     pub fn next_tick(&self) -> Option<u64> {
         let shared = locked(&self.shared);
         let ends = [shared.leases.next_end(), shared.processes.next_settlement()];
@@ -518,7 +525,8 @@ impl Owner {
         self.disk.flush()
     }
 
-    /// The status of the owner, as the owner protocol defines it.
+    /// The figures of memory, store, processes, leases and chains as JSON, as the owner protocol
+    /// defines it.
     pub fn status(&self) -> Value {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
@@ -555,7 +563,7 @@ impl Owner {
         })
     }
 
-    /// The store of the owner.
+    /// The store on disk, for reads and writes that are not of entries.
     pub fn disk(&self) -> &dyn OwnerStore {
         &*self.disk
     }
@@ -576,7 +584,7 @@ impl Owner {
         );
     }
 
-    /// Whether a purge is not complete yet.
+    /// Whether a purge waits for processes that may still send entries it covers.
     pub fn is_waiting(&self, generation: u64) -> bool {
         locked(&self.shared).processes.is_purge_pending(generation)
     }

@@ -20,14 +20,16 @@ use crate::lock::locked;
 const ADMISSION_KEYS: usize = 1 << 20;
 const ADMISSION_AGE: u64 = 24 * 3_600_000;
 
-/// A store with its admission filter.
+/// The owner's store on disk: a RocksDB store, and the filter that admits entries on their second
+/// fill.
 pub struct StoreDisk {
     store: Store,
     admission: Mutex<AdmissionFilter>,
 }
 
 impl StoreDisk {
-    /// The interface to an open store, from `now` on.
+    /// Creates the owner's interface to an open store, with an empty admission filter from `now`
+    /// on.
     pub fn new(store: Store, now: CallTime) -> Self {
         Self {
             store,

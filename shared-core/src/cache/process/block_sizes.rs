@@ -10,12 +10,14 @@ use crate::lock::locked;
 /// Maximum number of blocks; the table takes 80 KiB.
 const MOST: usize = 1024;
 
-/// The sizes of the last blocks that were seen. Any number of threads may use it.
+/// A bounded table of the transaction counts of the blocks that responses have shown, by namespace
+/// and block. Any number of threads may use it.
 #[derive(Debug, Default)]
 pub struct BlockSizes(Mutex<VecDeque<(Namespace, BlockSize)>>);
 
 impl BlockSizes {
-    /// Records a block of the namespace. If it was recorded before, the larger size is kept.
+    /// Records the transaction count of a block in a namespace. If it was recorded before, the
+    /// larger size is kept.
     pub fn record(&self, namespace: &Namespace, size: BlockSize) {
         let mut blocks = locked(&self.0);
         let is_it = |known: &&mut (Namespace, BlockSize)| {
@@ -33,8 +35,8 @@ impl BlockSizes {
         }
     }
 
-    /// Returns the number of transactions of a block of the namespace. Of several blocks with one
-    /// number the latest one counts.
+    /// Returns the transaction count of a block in a namespace, or `None` if it was not recorded or
+    /// has been dropped. Of several blocks with one number the latest one counts.
     pub fn transactions(&self, namespace: &Namespace, block: BlockName) -> Option<u64> {
         let blocks = locked(&self.0);
         let is_it = |known: &&(Namespace, BlockSize)| {

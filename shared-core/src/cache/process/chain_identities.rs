@@ -26,7 +26,7 @@ const MAX_BLOCKS: usize = 32;
 /// not choose the chain: they differ by client or by request.
 const MAX_SELECTORS: usize = 64;
 
-/// A property of a chain that does not change.
+/// A property of a chain that does not change, in the form in which a node's result reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainFact {
     /// Chain id, the result of `eth_chainId`.
@@ -49,8 +49,8 @@ pub enum ChainFact {
 }
 
 impl ChainFact {
-    /// Returns the fact in the result of a call without parameters, or `None` if the result has
-    /// none.
+    /// Parses the fact that the `result` of a call without parameters reports, or returns `None` if
+    /// it reports none.
     pub fn from_call(method: &[u8], result: &[u8]) -> Option<Self> {
         let kind = match method {
             b"eth_chainId" => Self::ChainId,
@@ -100,6 +100,8 @@ pub fn is_identity_method(method: &[u8]) -> bool {
     matches!(method, b"eth_chainId" | b"net_version")
 }
 
+/// The facts that the responses of one namespace have reported under one purge generation, and the
+/// request headers with which they were verified.
 #[derive(Debug, Default)]
 struct RecordedFacts {
     /// Purge generation of the facts.
@@ -112,7 +114,8 @@ struct RecordedFacts {
     selectors: HashSet<u64>,
 }
 
-/// The facts of all namespaces of a process.
+/// The facts that responses have reported about the chain of each namespace, which show whether a
+/// node has another chain; and the suspended namespaces.
 #[derive(Debug, Default)]
 pub struct ChainIdentities {
     known: Mutex<HashMap<Namespace, RecordedFacts>>,
@@ -151,6 +154,8 @@ impl ChainIdentities {
         });
     }
 
+    /// Applies an update to the recorded facts of a namespace, which are cleared first if they are
+    /// of another purge generation.
     fn with<T>(
         &self,
         namespace: &Namespace,

@@ -21,7 +21,7 @@ const BUCKETS: usize = 2048;
 /// Number of results in a bucket.
 const BUCKET_SIZE: usize = 2;
 
-/// A result that a node has returned.
+/// The digest of a result that a node has returned, with the state at the time of its request.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportedResult {
     /// Digest of the result.
@@ -35,7 +35,8 @@ pub struct ReportedResult {
 }
 
 impl ReportedResult {
-    /// Records `result`, which was requested from the node at `requested_at`.
+    /// Hashes `result`, whose request was sent to the node at `requested_at` in milliseconds, under
+    /// this purge generation and epoch.
     pub fn new(result: &[u8], requested_at: u64, generation: u64, epoch: u64) -> Self {
         let mut digest = [0; 16];
         blake3::Hasher::new()
@@ -60,7 +61,8 @@ impl ReportedResult {
 
 type Bucket = [Option<(Key, ReportedResult)>; BUCKET_SIZE];
 
-/// The first results of a bounded number of keys.
+/// A table of a bounded number of keys, each with the first result of a node that has to be
+/// confirmed by a second fetch.
 #[derive(Debug, Default)]
 pub struct Confirmations(Mutex<Vec<Bucket>>);
 

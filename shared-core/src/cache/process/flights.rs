@@ -29,7 +29,8 @@ use crate::cache::entry::CacheEntry;
 use crate::cache::Key;
 use crate::lock::locked;
 
-/// The role of a request for a key that is not cached.
+/// The task of a request for a key that is not cached: it fetches the key, or waits for the request
+/// that does.
 #[derive(Debug)]
 pub enum Role {
     /// Fetch the key, then [`finish`](Flights::finish) or [`hand_over`](Flights::hand_over).
@@ -38,13 +39,14 @@ pub enum Role {
     Follower,
 }
 
-/// The leadership of a flight. Each flight has exactly one, and its holder must return it.
+/// The right of one request to fetch the key of a flight while its followers wait. Each flight has
+/// exactly one, and its holder must return it.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "followers wait until it is given back"]
 pub struct Leadership(Key);
 
 impl Leadership {
-    /// Whether this is the leadership of the key's flight.
+    /// Whether this is the leadership of the flight that fetches `key`.
     pub fn is_for(&self, key: &Key) -> bool {
         self.0 == *key
     }
@@ -55,7 +57,8 @@ impl Leadership {
     }
 }
 
-/// The outcome of a flight for its followers.
+/// The result of a leader's fetch for the requests that have waited for it: a response that they
+/// may send, or none.
 #[derive(Clone, Debug)]
 pub enum FlightOutcome {
     /// Followers may send this entry.
@@ -73,10 +76,12 @@ pub enum Wakeup {
     Lead(Leadership),
 }
 
-/// The flights of a process.
+/// The table of all fetches that requests of this process have in flight, with their leaders and
+/// followers.
 #[derive(Debug, Default)]
 pub struct Flights(Mutex<State>);
 
+/// The flights and the waiting requests of a process, behind one lock.
 #[derive(Debug, Default)]
 struct State {
     flights: HashMap<Key, Flight>,
@@ -94,6 +99,7 @@ struct State {
     over: Vec<Key>,
 }
 
+/// The fetch of one key, with the requests of this process that wait for it.
 #[derive(Debug, Default)]
 struct Flight {
     followers: VecDeque<Follower>,
@@ -110,7 +116,7 @@ struct Follower {
     number: u64,
 }
 
-/// The wait of a batch for several flights.
+/// The wait of one batch for several flights, and the responses that have arrived for it.
 #[derive(Debug, Default)]
 struct BatchWait {
     /// Number of flights that have not ended.
@@ -120,8 +126,8 @@ struct BatchWait {
 }
 
 impl Flights {
-    /// Joins or begins the flight of `key`. Returns `None` if memory is refused: the request is
-    /// sent to the node without a flight.
+    /// Makes a request the leader of a new flight of `key`, or `waiter` a follower of the present
+    /// one. Returns `None` if memory is refused: the request is sent to the node without a flight.
     pub fn join_flight(&self, key: Key, waiter: Waiter) -> Option<Role> {
         let mut state = locked(&self.0);
         state.flights.try_reserve(1).ok()?;
@@ -133,14 +139,15 @@ impl Flights {
         Some(Role::Follower)
     }
 
-    /// Makes `waiter` a follower of a flight whose leadership it returns. Returns `None` if memory
-    /// is refused, and `waiter` does not follow.
+    /// Makes `waiter`, a request for the same key, a follower of the caller's own flight: the
+    /// flight of which the caller has the leadership. Returns `None` if memory is refused, and
+    /// `waiter` does not follow.
     pub fn follow(&self, token: &Leadership, waiter: Waiter) -> Option<()> {
         locked(&self.0).follow(&token.0, waiter)
     }
 
-    /// Begins the flight of `key`. Returns `None` if the key is in flight already, or if memory is
-    /// refused.
+    /// Begins a flight of `key` without a waiter, with the caller as its leader. Returns `None` if
+    /// the key is in flight already, or if memory is refused.
     pub fn lead(&self, key: Key) -> Option<Leadership> {
         let mut state = locked(&self.0);
         state.flights.try_reserve(1).ok()?;
@@ -186,8 +193,8 @@ impl Flights {
         std::mem::take(&mut locked(&self.0).released)
     }
 
-    /// Records the lease of `key` for the duration of its flight. Returns `false` if the key is not
-    /// in flight.
+    /// Records that the owner has granted the lease of `key`, to be returned if the flight ends
+    /// without a response. Returns `false` if the key is not in flight.
     pub fn lease(&self, key: &Key) -> bool {
         let mut state = locked(&self.0);
         let flight = state.flights.get_mut(key);
@@ -199,21 +206,22 @@ impl Flights {
         std::mem::take(&mut locked(&self.0).over)
     }
 
-    /// Whether the flight has followers or waiting batches.
+    /// Whether any request or batch of this process waits for the flight of this leadership.
     pub fn is_followed(&self, token: &Leadership) -> bool {
         let state = locked(&self.0);
         let flight = state.flights.get(&token.0);
         flight.is_some_and(|it| !(it.followers.is_empty() && it.batches.is_empty()))
     }
 
-    /// Returns the follower that joined the flight last, batches excluded.
+    /// Returns the follower that joined the flight of this leadership last, batches excluded.
     pub fn last_follower(&self, token: &Leadership) -> Option<Waiter> {
         let state = locked(&self.0);
         let last = state.flights.get(&token.0)?.followers.back();
         last.map(|joined| joined.waiter)
     }
 
-    /// Ends a flight with an outcome. The caller wakes the returned waiters in this order.
+    /// Ends a flight because its leader has a response or none can be shared, and assigns the
+    /// outcome to the followers. The caller wakes the returned waiters in this order.
     pub fn finish(&self, token: Leadership, outcome: FlightOutcome) -> Vec<Waiter> {
         let mut state = locked(&self.0);
         let Some(flight) = state.flights.remove(&token.0) else {
@@ -225,7 +233,8 @@ impl Flights {
         state.assign_outcome(&token, &outcome, flight.followers, flight.batches)
     }
 
-    /// Number of followers and batches that have ever joined a flight.
+    /// Number of followers and batches that have ever joined a flight, as a mark for
+    /// [`finish_for`](Self::finish_for).
     pub fn joined(&self) -> u64 {
         locked(&self.0).joined
     }
@@ -267,7 +276,7 @@ impl Flights {
         locked(&self.0).hand_on(token)
     }
 
-    /// Returns the wakeup of `waiter`, or `None` if it was not woken.
+    /// Takes the wakeup that was assigned to `waiter`, or returns `None` if it was not woken.
     pub fn claim(&self, waiter: Waiter) -> Option<Wakeup> {
         locked(&self.0).turns.remove(&waiter)
     }
@@ -292,13 +301,13 @@ impl Flights {
         }
     }
 
-    /// Number of requests that wait for a flight to end.
+    /// Number of requests and batches of this process that wait for a flight to end.
     pub fn waiting(&self) -> usize {
         let state = locked(&self.0);
         state.following + state.batches.len()
     }
 
-    /// Number of flights.
+    /// Number of keys that requests of this process are fetching.
     pub fn count(&self) -> usize {
         locked(&self.0).flights.len()
     }

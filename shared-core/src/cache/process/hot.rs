@@ -18,7 +18,7 @@ use crate::cache::entry::CacheEntry;
 use crate::cache::Key;
 use crate::lock::locked;
 
-/// A table of entries by key.
+/// The entries in the memory of this process by key, within a number of bytes.
 #[derive(Debug)]
 pub struct HotTier {
     cache: Cache<PrehashedKey, WeighedEntry, ByWeight, RandomState, Evictions>,
@@ -51,6 +51,7 @@ struct WeighedEntry {
     age: u32,
 }
 
+/// The accounting of slots by their recorded weight in bytes.
 #[derive(Clone)]
 struct ByWeight;
 
@@ -69,7 +70,7 @@ const TYPICAL_WEIGHT: u64 = 16 << 10;
 pub(in crate::cache) struct Evictions(Arc<AtomicU64>);
 
 impl Evictions {
-    /// Number of evictions.
+    /// Number of evictions since the counter was created.
     pub(in crate::cache) fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -98,7 +99,8 @@ impl<K, V> Lifecycle<K, V> for Evictions {
     }
 }
 
-/// Creates a cache of `shards` shards and at most `capacity`, as `by` weighs it.
+/// Creates a cache that evicts entries beyond `capacity` as `by` weighs them, has `shards` shards,
+/// and counts in `evictions`.
 pub(in crate::cache) fn bounded<K, V, W>(
     capacity: u64,
     shards: usize,
@@ -250,7 +252,8 @@ impl HotTier {
             .map(|(_, slot)| slot.entry)
     }
 
-    /// Removes `entry`, unless it was replaced.
+    /// Removes the entry of `key` only if it is this very `entry`, as a newer one may have replaced
+    /// it.
     pub fn remove_if_same(&self, key: &Key, entry: &Arc<CacheEntry>) {
         self.cache.remove_if(&PrehashedKey(*key), |other| {
             Arc::ptr_eq(&other.entry, entry)

@@ -22,7 +22,8 @@ const NUMBER_BITS: u32 = 40;
 /// Target bits of a slot that several targets share.
 const SHARED: u64 = 0;
 
-/// The invalidations that a process has seen.
+/// A table of fixed size of the targets that PUT, POST, PATCH or DELETE requests have invalidated
+/// in this process.
 #[derive(Debug, Default)]
 pub struct Invalidations {
     last: AtomicU64,
@@ -36,7 +37,8 @@ impl Invalidations {
         self.last.load(Ordering::Acquire)
     }
 
-    /// Invalidates the entries of `target` in `namespace`.
+    /// Records an invalidation of `target` in `namespace`: entries of requests that were sent to
+    /// the node before are not sent any more.
     pub fn add(&self, namespace: &[u8], target: &[u8]) {
         let places = self.places.get_or_init(|| {
             let mut places = Vec::new();
@@ -59,7 +61,8 @@ impl Invalidations {
         }
     }
 
-    /// Whether `target` in `namespace` was invalidated after invalidation `number`.
+    /// Whether an entry of `target` in `namespace` is invalid: the target was invalidated after
+    /// invalidation `number`, the last one before the entry's request.
     pub fn is_changed_since(&self, number: u64, namespace: &[u8], target: &[u8]) -> bool {
         let Some(places) = self.places.get() else {
             return false;

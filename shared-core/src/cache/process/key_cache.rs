@@ -28,15 +28,15 @@ const BUCKET_SIZE: usize = 2;
 /// KiB. No text of this length is nested too deeply to be parsed.
 pub const MAX_CALL_LENGTH: usize = 640;
 
-/// The [bytes of a vary key](crate::cache::vary_key::VaryKey::bytes), hashed once for all calls of
-/// a request, see [`KeyCache::hashed`].
+/// The [encoding of a vary key](crate::cache::vary_key::VaryKey::encoding), hashed once for all
+/// calls of a request, see [`KeyCache::hashed`].
 #[derive(Clone, Copy, Debug)]
 pub struct HashedVaryKey<'a> {
     bytes: &'a [u8],
     hash: u64,
 }
 
-/// The raw bytes that determine a call's key and prospect.
+/// The raw bytes of a call and its vary key, which together determine the call's key and prospect.
 #[derive(Clone, Copy, Debug)]
 pub struct RawCall<'a> {
     /// Vary key of the request.
@@ -53,7 +53,8 @@ impl RawCall<'_> {
     }
 }
 
-/// The cached facts of a call. Ranges refer to the call's text without its id.
+/// The result of parsing a call: its key, its prospect, and the ranges of method and params. Ranges
+/// refer to the call's text without its id.
 #[derive(Clone, Debug)]
 pub struct CachedCall {
     /// Key of the call.
@@ -66,6 +67,7 @@ pub struct CachedCall {
     pub params: Option<Range<usize>>,
 }
 
+/// A cached call with the bytes that identify it.
 #[derive(Debug)]
 struct Slot {
     hash: u64,
@@ -90,7 +92,8 @@ impl Slot {
     }
 }
 
-/// A table of cached calls; each event loop has its own.
+/// A table from the raw bytes of calls that were cache hits to their cache keys, so that they are
+/// not parsed again.
 #[derive(Debug, Default)]
 pub struct KeyCache {
     slots: PerLoop<Vec<[Option<Slot>; BUCKET_SIZE]>>,
@@ -98,7 +101,8 @@ pub struct KeyCache {
 }
 
 impl KeyCache {
-    /// Creates the tables of `event_loops` event loops. Only the first call has an effect.
+    /// Creates a table for each of `event_loops` event loops, instead of one that all share. Only
+    /// the first call has an effect.
     pub fn set_event_loops(&self, event_loops: usize) {
         self.slots.set_event_loops(event_loops);
     }
@@ -122,7 +126,7 @@ impl KeyCache {
     }
 }
 
-/// A locked table.
+/// The key cache of one event loop, locked for the calls of one request.
 #[derive(Debug)]
 pub struct Locked<'a> {
     slots: MutexGuard<'a, Vec<[Option<Slot>; BUCKET_SIZE]>>,
@@ -138,7 +142,8 @@ impl Locked<'_> {
         hasher.finish()
     }
 
-    /// Returns the facts of a call if it is cached with the lifetimes `valid`.
+    /// Returns the cached facts of a call, or `None` if it is not cached or was cached under other
+    /// `valid` lifetimes.
     pub fn find(&self, valid: &Arc<Lifetimes>, call: &RawCall<'_>) -> Option<&CachedCall> {
         if self.slots.is_empty() {
             return None;
@@ -151,7 +156,8 @@ impl Locked<'_> {
             .map(|slot| &slot.known)
     }
 
-    /// Caches a call, unless it is too long or memory is refused.
+    /// Caches the facts of a call that was a hit, in place of an older call, unless it is too long
+    /// or memory is refused.
     pub fn insert_call(&mut self, valid: &Arc<Lifetimes>, call: &RawCall<'_>, known: CachedCall) {
         let length = call.length();
         let mut text = Vec::new();

@@ -46,8 +46,8 @@ use super::resource::other_format_key;
 use super::Key;
 use crate::memory::Budget;
 
-/// The memory, the cache and the flights of one process. It is cheap to clone, and any number of
-/// threads may use it.
+/// A handle to the memory budget and the state that all exchanges of one process share. It is cheap
+/// to clone, and any number of threads may use it.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
     /// Memory budget of buffered bodies.
@@ -67,7 +67,8 @@ impl From<Budget> for Process {
     }
 }
 
-/// Entries of the process, the facts that are known of them, and the requests that wait for them.
+/// The cache state that all exchanges of one process share: the hot tier, the flights, and what is
+/// known of keys, chains and nodes.
 #[derive(Debug, Default)]
 pub struct Shared {
     hot: OnceLock<HotTier>,
@@ -102,12 +103,12 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Counts an entry of the owner that can't be sent as a response.
+    /// Counts an entry that the owner sent and that can't be sent to a client, as it is damaged.
     pub fn count_invalid_entry(&self) {
         self.invalid.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the number of invalid entries since the last call.
+    /// Takes the number of invalid entries of the owner that were counted since the last call.
     pub fn take_invalid(&self) -> u64 {
         match self.invalid.load(Ordering::Relaxed) {
             // the usual case
@@ -132,8 +133,8 @@ impl Shared {
         self.varying.set_event_loops(event_loops);
     }
 
-    /// Returns the hot tier, once it is started. A host without memory of its own has none, and
-    /// sends the owner's entries without storing them.
+    /// Returns the hot tier, or `None` before [`start`](Self::start). A host without memory of its
+    /// own has none, and sends the owner's entries without storing them.
     pub fn hot(&self) -> Option<&HotTier> {
         self.hot.get()
     }
@@ -143,13 +144,14 @@ impl Shared {
         self.hot().is_some() || self.owner().is_some()
     }
 
-    /// Connects the process to an owner. Only the first call has an effect.
+    /// Connects the process to an owner, whose client is used by all exchanges from then on. Only
+    /// the first call has an effect.
     pub fn join(&self, owner: Arc<dyn OwnerClient>) {
         // a second call does not replace the owner
         let _ = self.owner.set(owner);
     }
 
-    /// Returns the owner, if there is one.
+    /// Returns the client of the owner, or `None` if the process has not [joined](Self::join) one.
     pub fn owner(&self) -> Option<&dyn OwnerClient> {
         self.owner.get().map(|owner| &**owner)
     }
@@ -160,7 +162,8 @@ impl Shared {
         self.owner().is_none_or(|owner| owner.may_send(monotonic))
     }
 
-    /// Whether a request may follow a flight of this process.
+    /// Whether a request may wait for the fetch of another request of this process, see
+    /// [`OwnerClient::may_wait`].
     pub fn may_follow(&self) -> bool {
         self.owner().is_none_or(OwnerClient::may_wait)
     }
@@ -207,7 +210,8 @@ impl Shared {
         self.give_back();
     }
 
-    /// Removes a follower with [`Flights::remove_follower`], and wakes the next leader.
+    /// Removes a follower that waits no longer with [`Flights::remove_follower`], and wakes the
+    /// next leader.
     pub fn leave(&self, key: &Key, waiter: Waiter) {
         self.wake(self.flights.remove_follower(key, waiter));
         self.give_back();
@@ -238,12 +242,12 @@ impl Shared {
         }
     }
 
-    /// Adds an event loop, whose requests `waker` wakes.
+    /// Registers an event loop of the host, whose waiting requests `waker` resumes.
     pub fn event_loop(&self, waker: Arc<dyn Wake>) -> EventLoop {
         self.wakers.add(waker)
     }
 
-    /// Wakes requests to look up again: their response has arrived, or will not arrive.
+    /// Wakes waiting requests, which look up again: their response has arrived, or will not arrive.
     pub fn wake(&self, waiters: impl IntoIterator<Item = Waiter>) {
         self.wakers.wake(waiters);
     }

@@ -15,7 +15,8 @@ const SLOTS: usize = 1024;
 /// Default time for which a key is remembered, in milliseconds ([`NegativeCache::with_duration`]).
 const DEFAULT_DURATION: u32 = 1_000;
 
-/// The requests for which the last response could be used.
+/// The requests that may use the last response to a key, which was not stored: the one that fetched
+/// it, or its followers too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uncacheable {
     /// The request that fetched the response.
@@ -24,7 +25,8 @@ pub enum Uncacheable {
     Shareable,
 }
 
-/// The remembered keys. Any number of threads may use them.
+/// A table of fixed size of the keys whose last response was not stored, each remembered for a
+/// short time. Any number of threads may use them.
 #[derive(Debug)]
 pub struct NegativeCache {
     /// Slots of 31 bits of a key, one bit of the kind, and 32 bits of the time of expiry.
@@ -58,7 +60,7 @@ impl NegativeCache {
         }
     }
 
-    /// Remembers that the response to `key` was not stored.
+    /// Records that the last response to `key` was not stored, and which requests could use it.
     pub fn remember(&self, key: &Key, unkept: Uncacheable) {
         let now = self.clock.load(Ordering::Relaxed);
         let (place, tag) = self.place(key);

@@ -20,7 +20,7 @@ use crate::cache::entry::CacheEntry;
 use crate::cache::freshness::FinalUpgrade;
 use crate::cache::{Key, Namespace};
 
-/// The owner's reply to a purge or a status query: a status and a JSON object.
+/// The owner's reply to a purge or a status query: an HTTP status and a JSON object.
 pub type AdminReply = (u16, Vec<u8>);
 
 /// A fetched response that is on its way to all followers of a flight.
@@ -34,20 +34,21 @@ pub struct PendingPublish {
     pub generation: u64,
 }
 
-/// The owner as the exchanges of a process see it. Any thread may call it.
+/// The connection of a process to the owner, as its exchanges use it. Any thread may call it.
 pub trait OwnerClient: fmt::Debug + Send + Sync {
-    /// Whether the owner is reachable, as far as is known.
+    /// Whether the owner has responded to the last requests, as far as is known.
     fn is_up(&self) -> bool;
 
-    /// Whether a request may follow a flight of this process.
+    /// Whether a request of this process may wait for the fetch of another one: someone will wake
+    /// it.
     fn may_wait(&self) -> bool {
         true
     }
 
-    /// Looks a key of this namespace up. All followers of `token`'s flight are woken: with the
-    /// entry, or one of them to lead (if `leases`), or all to send requests of their own. With
-    /// `in_vain` the lookup does not wait for a fetch of another process. `now` is in milliseconds
-    /// of the lookups' clock, here and below.
+    /// Looks up the entry of one key at the owner, for the flight of `token` in this namespace. All
+    /// followers of `token`'s flight are woken: with the entry, or one of them to lead (if
+    /// `leases`), or all to send requests of their own. With `in_vain` the lookup does not wait for
+    /// a fetch of another process. `now` is in milliseconds of the lookups' clock, here and below.
     ///
     /// # Errors
     /// Returns the token if the owner is not reachable now.
@@ -61,16 +62,17 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         now: u64,
     ) -> Result<(), Leadership>;
 
-    /// Looks several keys of a namespace up, without a lease. `waiter` is woken when it can
-    /// [claim](Self::claim_all) the entries. Returns `false` if the owner is not reachable now.
+    /// Looks up several keys of a namespace at the owner for one batch, without a lease. `waiter`
+    /// is woken when it can [claim](Self::claim_all) the entries. Returns `false` if the owner is
+    /// not reachable now.
     fn lookup_all(&self, keys: Vec<Key>, namespace: &Namespace, waiter: Waiter, now: u64) -> bool;
 
-    /// Returns the entries that [`lookup_all`](Self::lookup_all) has found, as long as no purge
-    /// has arrived since; none if `waiter` waits no longer.
+    /// Takes the entries that [`lookup_all`](Self::lookup_all) has found for `waiter`, as long as
+    /// no purge has arrived since; none if it waits no longer.
     fn claim_all(&self, waiter: Waiter) -> Vec<(Key, Arc<CacheEntry>)>;
 
-    /// Sends an entry to the owner in the background. It may be stored for longer `if_final`, which
-    /// only the owner can decide.
+    /// Sends an entry to the owner in the background, to be stored for all processes. It may be
+    /// stored for longer `if_final`, which only the owner can decide.
     fn store(
         &self,
         key: Key,
@@ -95,7 +97,8 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     /// They may not while a purge may be in effect in other processes already.
     fn may_send(&self, monotonic: u64) -> bool;
 
-    /// Whether a fetched response may be sent to all followers at `monotonic`.
+    /// Whether a fetched response may be sent to all followers of its flight at `monotonic`, see
+    /// [`may_send`](Self::may_send).
     fn may_share(&self, monotonic: u64) -> bool {
         self.may_send(monotonic)
     }
@@ -109,7 +112,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         self.generation() == generation
     }
 
-    /// Returns the chains that the owner follows, as far as it has reported them.
+    /// Returns the chains that the owner follows, as far as this process has received their states.
     fn chains(&self) -> &Chains;
 
     /// Returns the dispatch mark of a request that is sent to the node, or `None` if the chain of
@@ -118,14 +121,14 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         Some(self.chains().get(namespace)?.mark())
     }
 
-    /// Reports a block above the head that is about to be
-    /// shown to a client; the owner notifies all processes.
+    /// Reports to the owner a block above the head that is about to be shown to a client; the owner
+    /// notifies all processes.
     fn report_shown_block(&self, _namespace: &Namespace, _sighting: ShownBlock) {}
 
-    /// Sends a purge: `query` has its scope (docs/caching.md, Purging), and `own` is the namespace
-    /// if `query` names none. `waiter` is woken when the purge is in effect everywhere or has
-    /// failed, and [claims](Self::claim_admin_reply) the reply. A reply that is known at once is
-    /// returned.
+    /// Sends an operator's purge to the owner: `query` has its scope (docs/caching.md, Purging),
+    /// and `own` is the namespace if `query` names none. `waiter` is woken when the purge is in
+    /// effect everywhere or has failed, and [claims](Self::claim_admin_reply) the reply. A reply
+    /// that is known at once is returned.
     fn purge(
         &self,
         query: &[u8],
@@ -140,7 +143,7 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns the reply to a purge or a status query, or `None` if there is none; `waiter` waits
-    /// no longer.
+    /// Takes the owner's reply to the purge or the status query of `waiter`, which waits no longer,
+    /// or returns `None` if there is none.
     fn claim_admin_reply(&self, waiter: Waiter) -> Option<AdminReply>;
 }

@@ -19,7 +19,7 @@ thread_local! {
 /// Number of threads that have a number.
 static NUMBERED: AtomicUsize = AtomicUsize::new(0);
 
-/// A value for each event loop.
+/// A table for each event loop, so that threads do not contend for one lock.
 #[derive(Debug, Default)]
 pub(super) struct PerLoop<T> {
     first: PaddedTable<T>,
@@ -41,7 +41,7 @@ impl<T: Default> PerLoop<T> {
         }
     }
 
-    /// Locks the table of the event loop on this thread.
+    /// Locks the table of the event loop that runs on the calling thread.
     pub(super) fn lock(&self) -> MutexGuard<'_, T> {
         let Some(others) = self.others.get() else {
             return locked(&self.first.0);
@@ -59,6 +59,7 @@ impl<T: Default> PerLoop<T> {
     }
 }
 
+/// Returns the number of the calling thread, which it gets at its first call.
 fn number() -> usize {
     NUMBER.get().unwrap_or_else(|| {
         let number = NUMBERED.fetch_add(1, Ordering::Relaxed);

@@ -9,12 +9,13 @@ use crate::lock::locked;
 /// Maximum number of log lines per process, as clients may invent names of namespaces.
 const MAX_NAMESPACES: usize = 256;
 
-/// The namespaces that this process has reported.
+/// The namespaces about which this process has written a log line.
 #[derive(Debug, Default)]
 pub struct Reported(Mutex<HashSet<Namespace>>);
 
 impl Reported {
-    /// Whether the namespace has to be reported now; each is reported once.
+    /// Whether a log line about the namespace has to be written now: returns `true` once for each
+    /// namespace.
     pub fn is_due(&self, namespace: &Namespace) -> bool {
         let mut reported = locked(&self.0);
         reported.len() < MAX_NAMESPACES && reported.insert(*namespace)

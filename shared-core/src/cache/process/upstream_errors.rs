@@ -39,7 +39,8 @@ named_enum! {
 pub const KINDS: usize = UpstreamError::ALL.len();
 
 impl UpstreamError {
-    /// Returns the kind of a failure, or `None` for a status below 500.
+    /// Returns the kind under which a failed upstream request is counted, or `None` for a status
+    /// below 500 or a local reply.
     pub fn from_failure(failure: UpstreamFailure) -> Option<Self> {
         match failure {
             UpstreamFailure::Connect => Some(Self::Connect),
@@ -51,7 +52,7 @@ impl UpstreamError {
         }
     }
 
-    /// Returns the kind of a JSON-RPC error object.
+    /// Returns the kind under which a JSON-RPC error object is counted, by its code and message.
     pub fn from_rpc_error(error: &[u8]) -> Self {
         if is_revert(error) {
             return Self::RpcRevert;
@@ -66,7 +67,7 @@ impl UpstreamError {
     }
 }
 
-/// Upstream errors that are not counted yet.
+/// The numbers of upstream errors by kind that were not added to the metrics yet.
 #[derive(Debug, Default)]
 pub struct UpstreamErrors {
     counts: [AtomicU64; KINDS],
@@ -74,14 +75,14 @@ pub struct UpstreamErrors {
 }
 
 impl UpstreamErrors {
-    /// Records an error.
+    /// Counts an upstream error of this kind.
     pub fn record(&self, error: UpstreamError) {
         self.counts[error as usize].fetch_add(1, Ordering::Relaxed);
         self.has_counts.store(true, Ordering::Release);
     }
 
-    /// Returns the errors since the last call, in the order of [`UpstreamError::ALL`], if there are
-    /// any.
+    /// Takes the numbers of errors since the last call, in the order of [`UpstreamError::ALL`], or
+    /// returns `None` if there were none.
     pub fn take_counts(&self) -> Option<[u64; KINDS]> {
         if !self.has_counts.load(Ordering::Relaxed) {
             return None;

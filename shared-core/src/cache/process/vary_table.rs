@@ -15,7 +15,7 @@ const MAX_NAMES_LENGTH: usize = 256;
 /// A hash of the route part of a [`VaryKey`]: clients choose the names of routes and their length.
 type RouteHash = [u8; 16];
 
-/// The effect of a response's `Vary` on a vary key.
+/// The action of a fill after its response's `Vary` was recorded for the route of a vary key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VaryUpdate {
     /// The vary key covers the header names already.
@@ -26,9 +26,10 @@ pub enum VaryUpdate {
     TooMany,
 }
 
-/// The header names of each route whose responses vary. The table saves a second lookup and decides
-/// nothing else: a response whose names are forgotten here, or were recorded by another process, is
-/// not found, and is never sent in place of another one.
+/// The names of the request headers on which the responses of each route depend, learnt from their
+/// `Vary`. The table saves a second lookup and decides nothing else: a response whose names are
+/// forgotten here, or were recorded by another process, is not found, and is never sent in place of
+/// another one.
 ///
 /// Each lookup reads the table and few change it: with several event loops each has a copy.
 #[derive(Debug, Default)]
@@ -43,6 +44,7 @@ struct RouteTable {
     uses: u64,
 }
 
+/// The header names of one route, and the time of their last use.
 #[derive(Debug)]
 struct RouteHeaders {
     names: HeaderNames,
@@ -80,12 +82,14 @@ impl RouteTable {
 }
 
 impl VaryTable {
-    /// Creates the tables of `event_loops` event loops. Only the first call has an effect.
+    /// Creates a table for each of `event_loops` event loops, instead of one that all share. Only
+    /// the first call has an effect.
     pub fn set_event_loops(&self, event_loops: usize) {
         self.0.set_event_loops(event_loops);
     }
 
-    /// Returns the header names on which responses of the vary key's route depend.
+    /// Returns the names of the headers on which responses of the vary key's route depend, or
+    /// `None` if none are recorded.
     pub fn names(&self, scope: &VaryKey) -> Option<HeaderNames> {
         let mut table = self.0.lock();
         if table.places.is_empty() {

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use crate::lock::locked;
 
-/// The result of a hit verification.
+/// The result of comparing a cache hit with a new response of the node in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The node's response is the same.
@@ -38,7 +38,8 @@ impl Verdict {
 /// Maximum number of lines that wait for the host's log.
 const MAX_LINES: usize = 16;
 
-/// The hit verifications of a process.
+/// The choice of the hits that a process verifies, the counts of verdicts, and the lines for the
+/// log.
 #[derive(Debug, Default)]
 pub struct Verifications {
     /// Number of hits from which the share was taken.
@@ -70,7 +71,7 @@ impl Verifications {
         due.min().map(|(_, hit)| hit)
     }
 
-    /// Records a verdict, with a line for the operator.
+    /// Counts a verdict, and queues a line for the operator's log if there is one.
     pub fn record_verdict(&self, verdict: Verdict, line: Option<String>) {
         self.counts[verdict as usize].fetch_add(1, Ordering::Relaxed);
         self.has_counts.store(true, Ordering::Release);
@@ -79,7 +80,7 @@ impl Verifications {
         }
     }
 
-    /// Adds a line for the host's error log.
+    /// Queues a line for the host's error log; beyond a maximum number it is dropped.
     pub fn log(&self, line: String) {
         let mut lines = locked(&self.lines);
         if lines.len() < MAX_LINES {
@@ -88,8 +89,8 @@ impl Verifications {
         }
     }
 
-    /// Returns the verdicts since the last call, in the order of [`Verdict::ALL`], if there are
-    /// any.
+    /// Takes the numbers of verdicts since the last call, in the order of [`Verdict::ALL`], or
+    /// returns `None` if there were none.
     pub fn take_counts(&self) -> Option<[u64; Verdict::ALL.len()]> {
         if !self.has_counts.load(Ordering::Relaxed) {
             return None;
@@ -99,7 +100,7 @@ impl Verifications {
         Some(Verdict::ALL.map(take))
     }
 
-    /// Returns the next line for the host's error log.
+    /// Takes the oldest queued line for the host's error log.
     pub fn take_line(&self) -> Option<String> {
         if !self.has_lines.load(Ordering::Acquire) {
             return None;

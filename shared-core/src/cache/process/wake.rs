@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use crate::lock::{locked, read, write};
 
-/// The waker of an event loop. It is called on any thread while locks are taken: it queues the
-/// wakeup for its event loop, and must not call the library.
+/// The function of a host that resumes waiting requests of one event loop. It is called on any
+/// thread while locks are taken: it queues the wakeup for its event loop, and must not call the
+/// library.
 pub trait Wake: fmt::Debug + Send + Sync {
     /// Wakes the waiter that the event loop knows as `id`. The waiter may have resumed and ended
     /// meanwhile: a process with several event loops never reuses an id.
@@ -26,7 +27,7 @@ pub trait Wake: fmt::Debug + Send + Sync {
 pub struct EventLoop(usize);
 
 impl EventLoop {
-    /// Returns the waiter with this id on this event loop.
+    /// Returns the waiter for the request that this event loop knows as `id`.
     pub fn waiter(self, id: usize) -> Waiter {
         Waiter {
             event_loop: self,
@@ -53,19 +54,19 @@ impl Waiter {
     };
 }
 
-/// The wakers of a process's event loops.
+/// The wakers of all event loops of a process, by number.
 #[derive(Debug, Default)]
 pub struct Wakers(RwLock<Vec<Arc<dyn Wake>>>);
 
 impl Wakers {
-    /// Adds an event loop, which lasts as long as the process.
+    /// Registers an event loop with its waker, for as long as the process lasts.
     pub fn add(&self, waker: Arc<dyn Wake>) -> EventLoop {
         let mut wakers = write(&self.0);
         wakers.push(waker);
         EventLoop(wakers.len() - 1)
     }
 
-    /// Wakes waiters in this order.
+    /// Wakes waiting requests on their event loops, in this order.
     pub fn wake(&self, waiters: impl IntoIterator<Item = Waiter>) {
         let mut waiters = waiters.into_iter().peekable();
         // most often there is none
@@ -88,13 +89,13 @@ impl Wakers {
     }
 }
 
-/// The waker of an event loop that polls for woken waiters: their ids in order. A forgotten waiter
-/// is not woken, so that ids may be addresses.
+/// A queue of woken requests for an event loop that polls it: their ids in order. A forgotten
+/// waiter is not woken, so that ids may be addresses.
 #[derive(Debug, Default)]
 pub struct Queue(Mutex<VecDeque<usize>>);
 
 impl Queue {
-    /// Returns the next woken waiter.
+    /// Takes the id of the request that was woken first and not returned yet.
     pub fn next(&self) -> Option<usize> {
         locked(&self.0).pop_front()
     }

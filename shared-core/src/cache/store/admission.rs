@@ -7,7 +7,8 @@
 
 use crate::cache::Key;
 
-/// A filter of recently requested keys.
+/// A Bloom filter of recently filled keys, in two generations, which finds the keys that are worth
+/// a write to disk.
 #[derive(Clone, Debug)]
 pub struct AdmissionFilter {
     younger: Box<[u64]>,

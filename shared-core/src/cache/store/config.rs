@@ -6,7 +6,7 @@ use crate::cache::class::Class;
 
 use super::rocks::Family;
 
-/// The configuration of a store.
+/// The directory, the size and the buffer sizes of a store.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
     /// Directory of the store, which is created if necessary and must contain nothing else.
@@ -44,7 +44,7 @@ pub(super) enum EntryFamily {
 impl EntryFamily {
     pub(super) const ALL: [Self; 2] = [Self::Immutable, Self::Aging];
 
-    /// Returns the family of a class.
+    /// Returns the column family in which entries of a class are stored.
     pub(super) fn for_class(class: Class) -> Self {
         match class {
             Class::Immutable => Self::Immutable,
@@ -52,13 +52,14 @@ impl EntryFamily {
         }
     }
 
-    /// Returns the number of the column family.
+    /// Returns the number of the column family, in the order of opening.
     pub(super) fn family(self) -> usize {
         1 + self as usize
     }
 }
 
-/// The limits that RocksDB has for the families of [`EntryFamily::ALL`].
+/// The size limits and the compaction setting that RocksDB has at present for the families of
+/// [`EntryFamily::ALL`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FamilyLimits {
     /// Maximum bytes of SST files; 0 before it was set.

@@ -13,7 +13,8 @@ pub(super) const SERIAL: &[u8] = b"serial";
 const PURGE: &[u8] = b"purge/";
 const OWNER: &[u8] = b"owner/";
 
-/// The state of durable writes, which are made one at a time.
+/// The rows that wait for a durable write, and the marker file that counts these writes; writes are
+/// made one at a time.
 #[derive(Debug)]
 pub(super) struct DurableWriter {
     pub(super) marker: Marker,
@@ -22,7 +23,8 @@ pub(super) struct DurableWriter {
     pub(super) rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
-/// The content of the control family, without the owner's rows.
+/// The database's name, serial and purges as they are read at its opening, without the owner's
+/// rows.
 pub(super) struct ControlRows {
     pub(super) name: Option<[u8; 16]>,
     pub(super) serial: u64,
@@ -30,7 +32,7 @@ pub(super) struct ControlRows {
     pub(super) purges: Option<PurgeRecords>,
 }
 
-/// Reads all rows, so that damage shows at once.
+/// Reads all rows of the control family when the database is opened, so that damage shows at once.
 pub(super) fn read(rocks: &Rocks) -> Result<ControlRows, RocksError> {
     let mut control = ControlRows {
         name: None,
@@ -61,7 +63,7 @@ pub(super) fn read(rocks: &Rocks) -> Result<ControlRows, RocksError> {
     Ok(control)
 }
 
-/// Returns the rows of a new database.
+/// Returns the rows of the control family of a new database: its name, serial and purges.
 pub(super) fn first_rows(name: &[u8; 16], purges: &PurgeRecords) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut rows = vec![
         (NAME.to_vec(), name.to_vec()),

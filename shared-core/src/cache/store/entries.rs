@@ -21,7 +21,7 @@ use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::Key;
 use crate::lock::{locked, read};
 
-/// An open store.
+/// An open store of cache entries in RocksDB, with its purges, its limits and its health.
 #[derive(Debug)]
 pub struct Store {
     pub(super) rocks: Arc<Rocks>,
@@ -46,7 +46,7 @@ pub struct Store {
     pub(super) busy: AtomicU64,
 }
 
-/// The reason why an entry was not stored.
+/// The reason why an entry or a purge was not written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// RocksDB can't write. [`Store::next_event`] reports it once, and the store recovers by
@@ -68,8 +68,8 @@ pub enum StoreError {
     Marker(String),
 }
 
-/// An entry that was found. It keeps the database open, and the directory locked, until it is
-/// dropped.
+/// An entry that a read has found in the store, with its body pinned in RocksDB's memory. It keeps
+/// the database open, and the directory locked, until it is dropped.
 #[derive(Debug)]
 pub struct StoredEntry {
     value: PinnedValue,
@@ -100,7 +100,7 @@ fn newer(one: Option<StoredEntry>, other: Option<StoredEntry>) -> Option<StoredE
     }
 }
 
-/// The error of a read that needs the disk.
+/// The error of a read that has to wait for the disk, and was not permitted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WouldBlock;
 
@@ -242,7 +242,7 @@ impl Store {
         })
     }
 
-    /// Whether an entry was purged.
+    /// Whether a purge covers the entry with these attributes under `key`.
     pub fn refuses(&self, key: &Key, about: &StoreAttributes) -> bool {
         read(&self.purges).is_purged(key, about)
     }
@@ -272,7 +272,8 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the next event to be logged.
+    /// Takes the change of the store's health that has to be logged, or returns `None` if there is
+    /// none.
     pub fn next_event(&self) -> Option<StoreHealthChange> {
         locked(&self.storing).next_event()
     }

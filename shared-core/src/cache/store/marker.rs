@@ -29,7 +29,7 @@ const TITLE: &str = "sszip-store ";
 /// Mode of files of the store, which other users must not read. nginx sets no umask.
 pub(super) const PRIVATE: u32 = 0o600;
 
-/// The content of the marker file.
+/// The content of the marker file, which records what the database must contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Marker {
     /// Name of the database, which the database contains too.
@@ -38,7 +38,7 @@ pub(super) struct Marker {
     pub(super) serial: u64,
 }
 
-/// The reason why a file is no marker.
+/// The reason why the marker file can't be used: it is unreadable, invalid, or of another format.
 #[derive(Debug)]
 pub(super) enum MarkerError {
     /// The file was created by a later version.
@@ -105,7 +105,7 @@ impl Marker {
         format!("{content}crc32 {crc:08x}\n")
     }
 
-    /// Replaces the marker in `folder`. It is on disk when this returns.
+    /// Replaces the marker file in `folder` atomically. It is on disk when this returns.
     pub(super) fn write(&self, folder: &Path) -> io::Result<()> {
         let new = folder.join(NEW);
         let mut file = File::options()

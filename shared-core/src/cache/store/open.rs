@@ -37,7 +37,8 @@ const PROBE: usize = 1 << 20;
 /// Maximum number of databases that were set aside and are kept.
 const MAX_BROKEN: usize = 2;
 
-/// The outcome of opening a store.
+/// The content with which a store was opened: its former one, or none because it is new or was
+/// damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenOutcome {
     /// There was no store, and a new one was created.
@@ -53,7 +54,8 @@ pub enum OpenOutcome {
     },
 }
 
-/// The reason why a store was replaced by an empty one.
+/// The damage, or the older format, because of which a store was set aside and replaced by an empty
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// The marker file is missing, or the creation of the store was interrupted.
@@ -87,7 +89,7 @@ pub enum Damage {
     Unreadable(String),
 }
 
-/// The reason why a store can't be opened. No file was changed.
+/// The reason why a store can't be opened, which is the operator's to resolve. No file was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has the store open.
@@ -142,6 +144,8 @@ pub(super) struct OpenDatabase {
     pub(super) opening: OpenOutcome,
 }
 
+/// The result of a failed attempt to reopen a database: damage, after which it is replaced, or an
+/// error.
 enum OpenFailure {
     Damaged(Damage),
     Error(OpenError),

@@ -24,7 +24,7 @@ pub const MAX_RANGES: usize = 1_024;
 /// generation; `None` removes the row.
 pub type PurgeRow = (Vec<u8>, Option<u64>);
 
-/// The recorded purges.
+/// The purges that are in effect, by scope, with the generation of the newest purge of each scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeRecords {
     newest: u64,
@@ -46,7 +46,8 @@ impl PurgeRecords {
         self.newest
     }
 
-    /// Whether an entry was purged.
+    /// Whether a recorded purge covers an entry: it is in the purge's scope and has a lower
+    /// generation.
     pub fn is_purged(&self, key: &Key, about: &StoreAttributes) -> bool {
         if about.generation >= self.newest {
             return false;
@@ -81,8 +82,8 @@ impl PurgeRecords {
         self.records.range(only(0)..=only(u64::MAX))
     }
 
-    /// Records a purge. Returns its generation, and the changes of the rows for
-    /// [`load`](Self::load). An empty range purges nothing.
+    /// Records a purge of `scope` under a new generation. Returns its generation, and the changes
+    /// of the rows for [`load`](Self::load). An empty range purges nothing.
     pub fn add(&mut self, scope: &PurgeScope) -> (u64, Vec<PurgeRow>) {
         self.newest += 1;
         let mut changes = vec![(NEWEST.to_vec(), Some(self.newest))];
@@ -115,7 +116,7 @@ impl PurgeRecords {
         self.records.insert(scope, self.newest);
     }
 
-    /// Number of records, including the one of everything.
+    /// Number of recorded purge scopes, including everything, which always has a record.
     pub fn count(&self) -> usize {
         self.records.len()
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::cache::entry::store_attributes::StoreAttributes;
 use crate::cache::Key;
 
-/// The header of a stored entry.
+/// The times and attributes that are stored in front of an entry's body.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct RecordHeader {
     /// Store attributes of the entry.

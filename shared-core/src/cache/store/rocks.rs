@@ -132,7 +132,8 @@ mod ffi {
     }
 }
 
-/// The error of a call of RocksDB. Callers query its meaning; the text is for logs.
+/// An error that RocksDB has reported, with its code and its message. Callers query its meaning;
+/// the text is for logs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RocksError {
@@ -201,7 +202,7 @@ impl From<&[u8]> for ffi::Bytes {
     }
 }
 
-/// The options of a column family.
+/// The options with which a column family is opened: its size limit and its buffers.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
     /// Name of the family; the first one is `default`.
@@ -218,7 +219,7 @@ pub struct Family {
     pub joined: u64,
 }
 
-/// A change in a batch of writes.
+/// A change of one row in a batch, all of whose changes are written or none.
 #[derive(Clone, Copy, Debug)]
 pub enum Write<'a> {
     /// Stores a value, whose parts are concatenated.
@@ -239,7 +240,7 @@ pub enum Write<'a> {
     },
 }
 
-/// An SST file of a family.
+/// The size, age and sequence numbers of one SST file of a column family.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SstFile {
@@ -254,7 +255,7 @@ pub struct SstFile {
     pub made: u64,
 }
 
-/// Bytes written since the database was opened.
+/// The numbers of bytes that RocksDB has written since the database was opened, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WriteStats {
     /// Bytes written to the write-ahead log.
@@ -555,10 +556,10 @@ impl Drop for PinnedValue {
     }
 }
 
-/// A key and its value.
+/// A key and its value, valid until the iterator moves on.
 pub type Row<'a> = (&'a [u8], &'a [u8]);
 
-/// Rows in the order of their keys.
+/// An iterator over the rows of a column family in a range of keys, in the order of the keys.
 #[derive(Debug)]
 pub struct Rows<'a> {
     iterator: NonNull<ffi::Iterator>,

@@ -10,7 +10,7 @@ use super::rocks::WriteStats;
 use super::store_health::WriteError;
 use crate::lock::locked;
 
-/// The figures of the store at one moment.
+/// The sizes, counts and health of the store at one moment, as the owner's status reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StoreStatus {
     /// Approximate number of entries. Entries that were stored twice count twice until their SST
@@ -35,7 +35,7 @@ pub struct StoreStatus {
 }
 
 impl Store {
-    /// Returns the status. It is cheap enough for one call per second.
+    /// Reads the sizes, counts and health of the store. It is cheap enough for one call per second.
     pub fn status(&self) -> StoreStatus {
         let sum = |property: &str, families: &[usize]| {
             let of = |family: &usize| self.rocks.property(*family, property);

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::rocks::RocksError;
 
-/// The reason why nothing is stored.
+/// The reason why the store writes nothing at present: the disk is full, or RocksDB has failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(into = "String")]
 pub enum WriteError {
@@ -35,7 +35,7 @@ impl From<&RocksError> for WriteError {
     }
 }
 
-/// A change to be logged once.
+/// The begin or the end of a time in which the store writes nothing, to be logged once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreHealthChange {
     /// Entries are not stored any more; stored ones are still read.
@@ -44,7 +44,7 @@ pub enum StoreHealthChange {
     StoringOn,
 }
 
-/// The health of the store.
+/// Whether the store can write, and whether a failure was logged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StoreHealth {
     /// Reason why nothing is stored; `None` while entries are stored.

@@ -43,7 +43,8 @@ use crate::cache::{Key, Namespace};
 use crate::lock::locked;
 use crate::time_constants::lookup_timeout;
 
-/// The limits of a callout client.
+/// The timeouts of a callout client, and the numbers of callouts and bytes that it may have in
+/// flight.
 #[derive(Clone, Copy, Debug)]
 pub struct CalloutLimits {
     /// Timeout of a lookup in milliseconds.
@@ -95,11 +96,11 @@ const GREET: u64 = 1_000;
 /// One that may be of before a purge is asked for so often once more.
 const AGAIN: u8 = 2;
 
-/// The identity of a callout.
+/// The identity of a callout, which the host passes back with the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CalloutId(u64);
 
-/// A callout that the host has to make.
+/// A request to the owner that the host has to send as an HTTP callout.
 #[derive(Debug)]
 pub struct Callout {
     /// Identity that the host passes back with the reply.
@@ -110,7 +111,8 @@ pub struct Callout {
     pub timeout: u64,
 }
 
-/// The callout client of a process. Any thread may send requests and pass replies.
+/// The owner client over HTTP callouts of a proxy-wasm host. Any thread may send requests and pass
+/// replies.
 #[derive(Debug)]
 pub struct CalloutClient {
     bounds: CalloutLimits,

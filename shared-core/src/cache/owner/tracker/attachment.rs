@@ -13,7 +13,8 @@ const MAX_PARENT_WALK: u64 = 64;
 /// from the window.
 pub(super) const MAX_INCONSISTENT_POLLS: u32 = 3;
 
-/// The attachment of a head.
+/// The position of the node's head in relation to the blocks of the window: equal, below, above or
+/// on another branch.
 #[derive(Debug)]
 pub(super) enum HeadAttachment {
     /// The head is the first known block.
@@ -31,8 +32,8 @@ pub(super) enum HeadAttachment {
     Detached(Vec<Block>),
 }
 
-/// Finds the attachment of the head. `confused` is the number of polls with inconsistent results
-/// before this one.
+/// Determines where the node's head descends from the window, by its parents and by number.
+/// `confused` is the number of polls with inconsistent results before this one.
 pub(super) fn find_attachment(
     window: &BlockWindow,
     poll: &Poll,

@@ -16,7 +16,7 @@ const LOWER_HEAD_MS: u64 = 2_000;
 /// Minimum interval between log lines about reorganisations, in milliseconds.
 const REORG_LOG_INTERVAL: u64 = 10_000;
 
-/// The lowest replaced block.
+/// The lowest block that a reorganisation has replaced, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReorgStart {
     None,
@@ -25,7 +25,7 @@ enum ReorgStart {
     Final,
 }
 
-/// The changes to the state of the chain.
+/// The changes of blocks and head that a poll causes in the tracker, before they are applied.
 struct ChainUpdate {
     /// The chain that the node has now, as far as it is known.
     view: BlockWindow,
@@ -38,7 +38,8 @@ struct ChainUpdate {
     head: Option<u64>,
 }
 
-/// The changes to finality.
+/// The changes of the final blocks and of the finality mark that a poll causes in the tracker,
+/// before they are applied.
 struct FinalityUpdate {
     /// The lowest block that was final and is not any more.
     broken: Option<u64>,
@@ -53,7 +54,8 @@ struct FinalityUpdate {
 }
 
 impl Tracker {
-    /// Evaluates the results of the present poll, and applies them.
+    /// Evaluates the results of the present poll as far as they suffice, and applies their changes
+    /// at the poll's end.
     pub(super) fn evaluate(&mut self) -> Result<(), EvaluationStop> {
         let Some(poll) = &self.poll else {
             return Ok(());
@@ -97,11 +99,13 @@ impl Tracker {
         Ok(())
     }
 
+    /// Returns the chain identity that the results of the poll report.
     fn identify(&self, poll: &Poll) -> Result<ChainIdentity, EvaluationStop> {
         let (chain_id, genesis) = poll.identity()?;
         Ok(ChainIdentity { chain_id, genesis })
     }
 
+    /// Whether the node's chain identity contradicts the recorded one.
     fn is_foreign(&self, found: &ChainIdentity) -> bool {
         self.identity
             .as_ref()
@@ -151,6 +155,8 @@ impl Tracker {
         }
     }
 
+    /// Determines from the attachment of the node's head which blocks were replaced, and the new
+    /// window.
     fn plan(&self, place: &HeadAttachment, latest: &Block) -> ChainUpdate {
         let was_unknown = self.behind.is_some_and(|behind| behind.is_unknown);
         let mut plan = ChainUpdate {
@@ -228,6 +234,8 @@ impl Tracker {
         plan
     }
 
+    /// Determines from the mark and the node's finalized block which blocks are final after this
+    /// poll.
     fn verdict(
         &self,
         poll: &Poll,
@@ -366,6 +374,8 @@ impl Tracker {
         }
     }
 
+    /// Applies the changes of a poll to the tracker, and queues the steps for the host in a safe
+    /// order.
     fn carry_out(&mut self, plan: ChainUpdate, verdict: FinalityUpdate) {
         self.heard = self.now;
         self.is_silent = false;

@@ -12,7 +12,7 @@ const MAX_ABSENT_POLLS: u32 = 3;
 /// Maximum number of empty slots below the number that is searched.
 const MAX_EMPTY_SLOTS: u64 = 8;
 
-/// The result of a check of the mark.
+/// The result of comparing the finality mark with the node's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FinalityCheck {
     /// There is no mark.

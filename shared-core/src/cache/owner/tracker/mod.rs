@@ -70,7 +70,8 @@ struct LaggingHead {
     is_unknown: bool,
 }
 
-/// The tracker of a chain.
+/// The judge of the polls of one chain, without I/O: it finds new heads, reorganisations and final
+/// blocks.
 #[derive(Debug, Default)]
 pub struct Tracker {
     finality: Finality,
@@ -175,14 +176,14 @@ impl Tracker {
         }
     }
 
-    /// Passes the node's result of a query.
+    /// Records the node's result of a query that [`next_queries`](Self::next_queries) has returned.
     pub fn handle_result(&mut self, query: NodeQuery, answer: NodeResult) {
         if let Some(poll) = &mut self.poll {
             poll.answer(query, answer);
         }
     }
 
-    /// Ends the poll without a result.
+    /// Ends the present poll because the node did not respond; `error` is for operators.
     pub fn fail_poll(&mut self, error: &str, now: u64) {
         self.poll = None;
         self.error = Some(error.to_owned());
@@ -191,7 +192,7 @@ impl Tracker {
         self.tick(now);
     }
 
-    /// Applies the passing of time.
+    /// Withdraws finality if no poll has succeeded for too long at `now`.
     pub fn tick(&mut self, now: u64) {
         let limit = self
             .interval
@@ -224,7 +225,7 @@ impl Tracker {
         self.update_state();
     }
 
-    /// Takes the next step to carry out.
+    /// Takes the next step that the host has to carry out, or returns `None` if there is none.
     pub fn next_step(&mut self) -> Option<TrackerStep> {
         self.steps.pop_front()
     }
@@ -240,7 +241,8 @@ impl Tracker {
         self.window.newest_first()
     }
 
-    /// The newest known block.
+    /// The newest block of the window, which is the node's head unless the node lags; `None` if no
+    /// block is known.
     pub fn head(&self) -> Option<FinalityMark> {
         self.window.top()
     }
@@ -250,17 +252,17 @@ impl Tracker {
         self.published_final
     }
 
-    /// The state of the tracking.
+    /// The condition of the node and its chain as the last polls have shown it.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Number of reorganisations.
+    /// Number of reorganisations that were found since the tracker was created.
     pub fn reorgs(&self) -> u64 {
         self.reorgs
     }
 
-    /// The error of the last poll.
+    /// The error of the last poll for operators, or `None` if it succeeded.
     pub fn last_error(&self) -> Option<&str> {
         match &self.wrong {
             // later errors are of another node, or of none

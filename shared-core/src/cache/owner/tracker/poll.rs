@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use super::types::{Block, BlockHash, NodeQuery, NodeResult};
 
-/// A poll. Results do not change until its end, so that an evaluation that is repeated begins
-/// with the same results.
+/// The queries and results of one round of queries to the node. Results do not change until its
+/// end, so that an evaluation that is repeated begins with the same results.
 #[derive(Debug)]
 pub(super) struct Poll {
     first: Option<Vec<NodeQuery>>,
@@ -15,7 +15,8 @@ pub(super) struct Poll {
     answers: HashMap<NodeQuery, NodeResult>,
 }
 
-/// The reason why an evaluation stops.
+/// The reason why the evaluation of a poll stops before its end: results are missing, failed or
+/// inconsistent.
 #[derive(Debug)]
 pub(super) enum EvaluationStop {
     /// The results of these queries are missing.

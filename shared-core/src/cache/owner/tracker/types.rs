@@ -9,7 +9,7 @@ use crate::cache::chain::ChainChange;
 /// The hash of a block (Beacon API: its root).
 pub type BlockHash = [u8; 32];
 
-/// The identity of a chain.
+/// The chain id and the first block of a chain, which together tell it from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ChainIdentity {
     /// Chain id of EIP-155; `None` if the node's API has none.
@@ -19,7 +19,7 @@ pub struct ChainIdentity {
 }
 
 impl ChainIdentity {
-    /// Whether both may identify one chain.
+    /// Whether both identities may be of one chain: equal genesis, and no two different chain ids.
     pub fn matches(&self, other: &Self) -> bool {
         let ids = self.chain_id.zip(other.chain_id);
         self.genesis == other.genesis && ids.is_none_or(|(one, other)| one == other)
@@ -38,7 +38,7 @@ impl fmt::Display for ChainIdentity {
     }
 }
 
-/// The facts about a block that the tracker needs.
+/// The number, hash and parent of a block of the node's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Block number (Beacon API: slot). A parent has a lower one.
@@ -50,7 +50,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// The number and hash of the block.
+    /// The number and hash of the block, as the tracker remembers it.
     pub(super) fn mark(&self) -> FinalityMark {
         FinalityMark {
             number: self.number,
@@ -59,7 +59,8 @@ impl Block {
     }
 }
 
-/// A block that was considered final.
+/// The number and hash of a block that was considered final, recorded to be compared with the
+/// node's chain after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct FinalityMark {
     /// Number of the block.
@@ -68,7 +69,7 @@ pub struct FinalityMark {
     pub hash: BlockHash,
 }
 
-/// The recorded facts about a namespace's chain.
+/// The identity and the finality mark of a namespace's chain as the store has recorded them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChainRecord {
     /// The chain identity; `None` if any chain is accepted.
@@ -77,7 +78,7 @@ pub struct ChainRecord {
     pub mark: Option<FinalityMark>,
 }
 
-/// A query to the node.
+/// A query that the tracker needs the host to send to the followed node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeQuery {
     /// Query for the head: [`NodeResult::Block`].
@@ -99,7 +100,7 @@ pub enum NodeQuery {
     Genesis,
 }
 
-/// The node's result of a query.
+/// The node's result of a [`NodeQuery`], parsed by the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeResult {
     /// A block, or `None` if the node does not have it.
@@ -114,7 +115,7 @@ pub enum NodeResult {
     Failed(String),
 }
 
-/// An action of the host, to be carried out in order.
+/// An action that the tracker requires of the host; the host carries out all steps in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrackerStep {
     /// Report a change of the chain to the owner.
