@@ -1,8 +1,8 @@
 //! Cache entries: stored responses without the id of their call.
 //!
-//! [`batch`] assembles JSON-RPC batches, [`wire`] serializes entries, [`store_attributes`] has the attributes
-//! that the owner and the store need, `strict_check` parses entries that were stored unchecked, and
-//! `recompress` makes them smaller.
+//! [`batch`] assembles JSON-RPC batches, [`wire`] serializes entries, [`store_attributes`] has the
+//! attributes that the owner and the store need, `strict_check` parses entries that were stored
+//! unchecked, and `recompress` makes them smaller.
 
 pub mod batch;
 #[cfg(feature = "store")]

@@ -49,7 +49,9 @@ pub(super) fn send_purge(
 /// | `method=METHOD` | the entries of a method, in all namespaces or in one |
 /// | `blocks=FROM-TO` | the entries of these blocks; one number is one block |
 /// | `key=HEX` | one entry |
-/// | `wrong-chain=HEX` | the entries of a namespace, by its name in the protocol, which is then suspended: sent by processes |
+/// | `wrong-chain=HEX` | the entries of a namespace by its protocol name; it is then suspended |
+///
+/// Processes, not operators, send `wrong-chain`.
 ///
 /// `own` is the name of the namespace if the query names none.
 ///

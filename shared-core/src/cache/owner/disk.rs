@@ -95,9 +95,9 @@ pub trait OwnerStore: Send + Sync {
     fn put(&self, key: &Key, header: &RecordHeader, body: &[u8]) -> Result<(), StoreError>;
 
     /// Purges entries, and returns the new generation. [`get`](Self::get) and
-    /// [`is_purged`](Self::is_purged) apply the purge afterwards, also after a crash or a power loss.
-    /// A purge of a namespace, or of everything, also removes the [record](Self::chain) of its
-    /// chain.
+    /// [`is_purged`](Self::is_purged) apply the purge afterwards, also after a crash or a power
+    /// loss. A purge of a namespace, or of everything, also removes the [record](Self::chain) of
+    /// its chain.
     ///
     /// # Errors
     /// [`StoreError`]: the purge is in effect in this process only, and must be repeated.

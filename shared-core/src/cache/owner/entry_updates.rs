@@ -16,9 +16,10 @@ use crate::lock::write;
 
 impl Owner {
     /// Reads an [unchecked](MemoryEntry::unchecked_length) entry strictly (see
-    /// `cache::entry::strict_check`), which must happen before any client receives it. The owner does so
-    /// at the first hit, once for all processes. Returns `None` if the entry is no response, which
-    /// removes it from memory, or if the allocation fails. Takes milliseconds per megabyte.
+    /// `cache::entry::strict_check`), which must happen before any client receives it. The owner
+    /// does so at the first hit, once for all processes. Returns `None` if the entry is no
+    /// response, which removes it from memory, or if the allocation fails. Takes milliseconds per
+    /// megabyte.
     pub fn check_entry(&self, key: &Key, entry: &Arc<MemoryEntry>) -> Option<Arc<MemoryEntry>> {
         let Some(body) = strict_check::read(entry.body()) else {
             self.memory.remove_same(key, entry);

@@ -1,9 +1,9 @@
 //! Rows of the store that record a namespace's chain.
 //!
-//! | row           | value                                                                         |
-//! |---------------|-------------------------------------------------------------------------------|
-//! | `chain/` + ns | the version of the layout, the [`Identity`](super::tracker::ChainIdentity)    |
-//! | `final/` + ns | that version, the newest final block's [`Mark`](super::tracker::FinalityMark) |
+//! | row           | value                                                                      |
+//! |---------------|----------------------------------------------------------------------------|
+//! | `chain/` + ns | version of the layout, the [`Identity`](super::tracker::ChainIdentity)     |
+//! | `final/` + ns | version, the newest final block's [`Mark`](super::tracker::FinalityMark)   |
 //!
 //! The values are in postcard's format. There are two rows because the second changes often and
 //! is written without the write-ahead log (docs/decisions/022).

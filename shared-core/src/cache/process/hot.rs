@@ -133,8 +133,8 @@ where
 
 impl HotTier {
     /// Creates a tier of at most `capacity` bytes for entries of at most `max_entry` bytes, both as
-    /// [`CacheEntry::weight`] counts them, for `threads` concurrent threads. Each shard gets its share
-    /// of the capacity, with space for a few of the largest entries: a tier that is small in
+    /// [`CacheEntry::weight`] counts them, for `threads` concurrent threads. Each shard gets its
+    /// share of the capacity, with space for a few of the largest entries: a tier that is small in
     /// relation to its entries has fewer shards, and accepts no entry above nine tenths of its
     /// capacity.
     pub fn new(capacity: u64, max_entry: u64, threads: usize) -> Self {

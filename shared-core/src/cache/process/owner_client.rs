@@ -82,7 +82,8 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     );
 
     /// Reports a fetched response that was passed to [`store`](Self::store) or
-    /// [`release_lease`](Self::release_lease): its followers receive it as soon as it is known to be valid.
+    /// [`release_lease`](Self::release_lease): its followers receive it as soon as it is known to
+    /// be valid.
     ///
     /// # Errors
     /// Returns the outcome with which the caller has to finish the flight now.
@@ -138,7 +139,8 @@ pub trait OwnerClient: fmt::Debug + Send + Sync {
     ) -> Option<AdminReply>;
 
     /// Queries the owner's status (docs/owner-protocol.md, `/v1/status`). `waiter` is woken and
-    /// [claims](Self::claim_admin_reply) the reply. Returns `false` if the owner is not reachable now.
+    /// [claims](Self::claim_admin_reply) the reply. Returns `false` if the owner is not reachable
+    /// now.
     fn query_status(&self, _waiter: Waiter, _now: u64) -> bool {
         false
     }

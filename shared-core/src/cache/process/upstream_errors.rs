@@ -8,7 +8,8 @@ use crate::cache::use_stale::UpstreamFailure;
 use crate::jsonrpc::response::member;
 
 named_enum! {
-    /// Kind of an upstream error.
+    /// The kind under which a failed upstream request or a JSON-RPC error is counted in the
+    /// metrics.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     UpstreamError
     /// No connection to the node could be opened.

@@ -87,8 +87,8 @@ impl StoreConfig {
     }
 
     /// Maximum number of bytes that are written between two flushes. A flush begins at
-    /// [`StoreConfig::write_buffer`], or as soon as the flush in progress has ended. At twice as many
-    /// bytes writes are refused, except an entry, of any length, that begins below.
+    /// [`StoreConfig::write_buffer`], or as soon as the flush in progress has ended. At twice as
+    /// many bytes writes are refused, except an entry, of any length, that begins below.
     pub(super) fn memtable(&self) -> u64 {
         2 * self.write_buffer + self.max_entry()
     }

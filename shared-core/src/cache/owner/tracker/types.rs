@@ -137,7 +137,7 @@ pub enum TrackerStep {
 }
 
 named_enum! {
-    /// The state of the tracking.
+    /// The condition of the followed node and its chain, as the status and the log report it.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     State
     /// The node has not responded yet.
