@@ -63,8 +63,8 @@ impl StoreAttributes {
     }
 }
 
-/// The entries that a purge removes: all, or those of a namespace, a method, a range of blocks or
-/// one key.
+/// The entries that a purge removes: all entries, or the entries of one namespace, method, range of
+/// blocks or key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 pub enum PurgeScope {
     /// All entries.
