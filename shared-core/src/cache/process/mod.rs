@@ -103,7 +103,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Counts an entry that the owner sent and that can't be sent to a client, as it is damaged.
+    /// Counts an entry that the owner sent and that can't be sent to a client.
     pub fn count_invalid_entry(&self) {
         self.invalid.fetch_add(1, Ordering::Relaxed);
     }

@@ -36,11 +36,11 @@ pub struct PendingPublish {
 
 /// The connection of a process to the owner, as its exchanges use it. Any thread may call it.
 pub trait OwnerClient: fmt::Debug + Send + Sync {
-    /// Whether the owner has responded to the last requests, as far as is known.
+    /// Whether the owner is reachable as far as is known, so that requests may be sent to it.
     fn is_up(&self) -> bool;
 
-    /// Whether a request of this process may wait for the fetch of another one: someone will wake
-    /// it.
+    /// Whether a request of this process may wait for the fetch of another one instead of fetching
+    /// the key itself.
     fn may_wait(&self) -> bool {
         true
     }

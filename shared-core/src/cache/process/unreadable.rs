@@ -9,8 +9,8 @@ use crate::cache::Key;
 /// Time for which keys are remembered, in milliseconds.
 const DURATION: u32 = 600_000;
 
-/// A table of the keys whose entries have failed the strict check, and are looked up no more for
-/// ten minutes. Any number of threads may use them.
+/// A table of the keys whose stored entries failed the strict check, and whose next responses are
+/// checked strictly before they are stored. Any number of threads may use them.
 #[derive(Debug)]
 pub struct Unreadable(NegativeCache);
 
