@@ -19,7 +19,8 @@ use crate::jsonrpc::method_spec::{MethodSpecError, MethodSpecs};
 use crate::jsonrpc::methods;
 use crate::jsonrpc::stateful::is_stateful;
 
-/// Settings of the cache for a route.
+/// The settings of the cache on a route, with their defaults: what is stored, for how long, and for
+/// which clients.
 #[derive(Clone, Debug)]
 pub struct CacheConfig {
     /// Whether responses are stored and looked up.
@@ -55,7 +56,7 @@ pub struct CacheConfig {
     pub follows: Arc<Vec<DeclaredHeadSource>>,
 }
 
-/// The GET and HEAD requests that are looked up and stored.
+/// The GET and HEAD requests that the cache serves: of the Beacon API, or all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheGetScope {
     /// Requests of the Beacon API.
@@ -66,7 +67,7 @@ pub enum CacheGetScope {
 }
 
 impl CacheConfig {
-    /// Whether background requests may be made.
+    /// Whether the proxy may send requests of its own to the node, to revalidate or verify entries.
     pub fn has_background_requests(&self) -> bool {
         self.background_update || self.verify.is_on()
     }
@@ -225,7 +226,7 @@ impl CacheConfigBlock {
         Ok(())
     }
 
-    /// Whether a `cache_method` of this block describes the method.
+    /// Whether a `cache_method` of this block specifies the method.
     pub(super) fn has_method_rule(&self, method: &[u8]) -> bool {
         let rows = self.rows.as_ref();
         rows.is_some_and(|rows| rows.find(method).is_some())
@@ -331,7 +332,7 @@ impl CacheConfigBlock {
         inherit_unset(&mut self.follows, &outer.follows);
     }
 
-    /// Maximum number of calls of a batch, if larger ones are denied.
+    /// Returns the maximum number of calls of a batch, if larger ones are denied.
     pub(super) fn batch_limit(&self) -> Option<usize> {
         let limit = self.batch_max.filter(|(_, denies)| *denies);
         limit.map(|(number, _)| number as usize)

@@ -102,6 +102,7 @@ fn type_words(kinds: &[&str]) -> String {
 }
 
 impl Context {
+    /// Returns the contexts as nginx.org lists them.
     fn words(self) -> &'static str {
         match self {
             Context::Anywhere => "anywhere",
@@ -113,7 +114,7 @@ impl Context {
 }
 
 impl ValueKind {
-    /// Syntax of the argument, or an empty text if the setting defines its own syntax.
+    /// Returns the syntax of the argument, or an empty text if the setting defines its own syntax.
     fn form(&self) -> String {
         match self {
             ValueKind::Flag => "on | off".into(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use http::uri::{PathAndQuery, Uri};
 
-/// The transport to a node.
+/// The transport of connections to a node: TCP, with or without TLS, or a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// TCP.
@@ -20,7 +20,7 @@ pub enum Transport {
     Unix(PathBuf),
 }
 
-/// A node's URL in its parts.
+/// The URL of a node, split into the parts that a connection and a request need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// The transport to the node.

@@ -7,8 +7,8 @@ const UNKNOWN: u8 = 0;
 const NONE: u8 = 1;
 const SOME: u8 = 2;
 
-/// The other filters on a route, as far as responses have shown them. All settings that are cloned
-/// from one share it.
+/// The record of whether other filters change bodies on a route, as far as responses have shown it.
+/// All settings that are cloned from one share it.
 #[derive(Clone, Debug, Default)]
 pub struct FilterDetection(Arc<AtomicU8>);
 

@@ -30,7 +30,7 @@ pub struct HeadSource {
     pub ca: Option<PathBuf>,
 }
 
-/// The source of finality.
+/// The rule by which a chain follower determines the finalized block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Finality {
     /// The node's block `finalized`, or its finality checkpoints.
@@ -40,7 +40,7 @@ pub enum Finality {
     Depth(u64),
 }
 
-/// The API of a node.
+/// The API by which a chain follower polls its node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Api {
     /// JSON-RPC of execution clients.
@@ -185,7 +185,7 @@ impl HeadSource {
         words
     }
 
-    /// The URL without its path, which may be a secret, for logs.
+    /// Returns the URL without its path, which may be a secret, for logs.
     pub fn url_origin(&self) -> &str {
         let start = match self.url.strip_prefix("unix:") {
             // the path of the socket is no secret

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::head_source::{is_valid_namespace_name, HeadSource};
 
-/// A head source as a configuration block declares it.
+/// A head source as one block of the configuration declares it, with its position for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredHeadSource {
     /// The node and its parameters.
@@ -15,7 +15,7 @@ pub struct DeclaredHeadSource {
     pub at: String,
 }
 
-/// The source of a route's namespace.
+/// The way in which a route's cache namespace is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamespaceSource<'a> {
     /// Not configured: the namespace is derived from route, host and path.
@@ -26,12 +26,13 @@ pub enum NamespaceSource<'a> {
     PerRequest,
 }
 
-/// Head sources, one per namespace.
+/// The head sources of a configuration, at most one per namespace.
 #[derive(Clone, Debug, Default)]
 pub struct HeadSourceList {
     list: Vec<NamedHeadSource>,
 }
 
+/// The head source of one namespace, and its position in the configuration.
 #[derive(Clone, Debug)]
 struct NamedHeadSource {
     namespace: String,

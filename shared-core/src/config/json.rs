@@ -7,10 +7,10 @@
 
 use serde_json::Value;
 
-/// Name of a setting, with the values of one occurrence.
+/// The name of a setting, with the values of one of its occurrences.
 pub type SettingUse = (String, Vec<String>);
 
-/// Returns the settings of an object, which messages call `source`. An empty text is an empty
+/// Reads the settings of a JSON object, which messages call `source`. An empty text is an empty
 /// object, because Envoy passes one when the configuration is missing.
 ///
 /// # Errors
@@ -67,7 +67,8 @@ fn has_several(value: &Value) -> bool {
     }
 }
 
-/// Returns the values of a list, or the words of a text, as nginx splits them.
+/// Returns the values of one occurrence: the elements of a list, or the words of a text, as nginx
+/// splits them.
 fn values(name: &str, value: &Value) -> Result<Vec<String>, String> {
     match value {
         Value::Array(list) => list.iter().map(|one| scalar(name, one)).collect(),

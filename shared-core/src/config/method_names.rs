@@ -3,7 +3,7 @@
 use super::suggest::{nearest, nearest_prefix};
 use crate::jsonrpc::known_methods;
 
-/// Case sensitivity of a setting's method names.
+/// The case sensitivity with which a setting compares method names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Case {
     /// Names are compared exactly.

@@ -51,7 +51,7 @@ use values::{flag, inherit_unset, invalid, set_once, single_value, Range, Unit, 
 pub use values::{DirectiveError, DirectiveLocation};
 pub use verify::{VerifyConfig, ALL as ALL_HITS};
 
-/// The content codings that upstream requests accept.
+/// The content codings that upstream requests accept: identity only, or those of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamEncoding {
     /// `Accept-Encoding: identity`, independent of the client.
@@ -60,7 +60,8 @@ pub enum UpstreamEncoding {
     Pass,
 }
 
-/// Buffers of one stream. The node is delayed while a client leaves all of them unread.
+/// The number and the size of the buffers of one compressed stream. The node is delayed while a
+/// client leaves all of them unread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffers {
     /// Maximum number of buffers.
@@ -69,7 +70,7 @@ pub struct Buffers {
     pub size: u32,
 }
 
-/// The settings of a route (in nginx: a location).
+/// The settings of a route (in nginx: a location), with their defaults and after inheritance.
 #[derive(Clone, Debug)]
 pub struct RouteConfig {
     /// Whether sszip is enabled.
@@ -117,7 +118,7 @@ pub struct RouteConfig {
     pub process: Process,
 }
 
-/// Settings of one configuration block; `None` where they are not set.
+/// The settings that one block of the configuration has set; `None` where they are not set.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigBlock {
     enable: Option<bool>,
@@ -193,17 +194,17 @@ const BUFFER_SIZES: Range = Range {
 };
 
 impl RouteConfig {
-    /// Whether responses are stored and looked up.
+    /// Whether responses on this route are stored and looked up.
     pub fn caches(&self) -> bool {
         self.enable && self.cache.enable
     }
 
-    /// Whether bodies are transcoded between JSON and SSZ.
+    /// Whether bodies on this route are transcoded between JSON and SSZ.
     pub fn transcodes(&self) -> bool {
         self.enable && self.ssz.enable
     }
 
-    /// The policy, if sszip is enabled and rules are configured.
+    /// Returns the policy, if sszip is enabled on the route and rules are configured.
     pub fn policy(&self) -> Option<&Arc<Policy>> {
         self.policy.as_ref().filter(|_| self.enable)
     }
@@ -216,7 +217,7 @@ impl RouteConfig {
 }
 
 impl ConfigBlock {
-    /// Sets one directive to `values`.
+    /// Sets one directive of this block to `values`.
     ///
     /// # Errors
     /// The [`DirectiveError`] contains the allowed values; nothing is changed then.
@@ -224,7 +225,8 @@ impl ConfigBlock {
         self.set_at(name, values, DirectiveLocation::default())
     }
 
-    /// Sets one directive with its position in the configuration.
+    /// Sets one directive as [`set`](Self::set) does, and records its position in the configuration
+    /// for messages.
     ///
     /// # Errors
     /// The errors of [`set`](Self::set).
@@ -310,7 +312,7 @@ impl ConfigBlock {
         self.hidden = names.map(<[u8]>::to_ascii_lowercase).collect();
     }
 
-    /// Copies unset settings from the enclosing block.
+    /// Copies the settings that this block leaves unset from the enclosing block.
     pub fn inherit(&mut self, outer: &ConfigBlock) {
         inherit_unset(&mut self.enable, &outer.enable);
         inherit_unset(&mut self.types, &outer.types);
@@ -328,7 +330,7 @@ impl ConfigBlock {
         self.ssz.inherit(&outer.ssz);
     }
 
-    /// Returns the settings with their defaults.
+    /// Returns the settings of a route that has this block, with defaults where they are unset.
     pub fn resolve(&self, process: impl Into<Process>) -> RouteConfig {
         let (hold, hold_ms) = self.hold.unwrap_or((64 * KIB, HOLD_MS));
         let ssz = self.ssz.resolve();

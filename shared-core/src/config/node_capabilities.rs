@@ -20,7 +20,7 @@ const NEW_NODE_INTERVAL_MS: u64 = 1_000;
 /// Maximum number of nodes of a route. Routes with more are rare.
 const MAX_NODES: usize = 16;
 
-/// The kind of a probe.
+/// The request of a probe: for the node's spec, or for its genesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeKind {
     /// The specification of the chain.
@@ -30,7 +30,7 @@ pub enum ProbeKind {
 }
 
 impl ProbeKind {
-    /// The route below `/eth/` that returns it.
+    /// Returns the path below `/eth/` that a probe of this kind requests.
     pub fn route(self) -> &'static str {
         match self {
             ProbeKind::Spec => "v1/config/spec",
@@ -39,7 +39,7 @@ impl ProbeKind {
     }
 }
 
-/// Capabilities that a request requires.
+/// The capabilities that a request requires of its node, and that a probe has to detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequiredCapabilities {
     /// Whether the preset is required, because it is not configured.
@@ -48,7 +48,7 @@ pub struct RequiredCapabilities {
     pub digests: bool,
 }
 
-/// Known properties of a node's chain.
+/// The facts about a node's chain that probes have detected so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownChain {
     /// The preset.
@@ -57,11 +57,13 @@ pub struct KnownChain {
     pub digests: Option<Arc<ForkDigests>>,
 }
 
-/// Capabilities of a route's nodes, by the name of the node. All settings that are cloned from one
-/// share it.
+/// The detected capabilities of a route's nodes, by the name of the node. All settings that are
+/// cloned from one share it.
 #[derive(Clone, Debug, Default)]
 pub struct NodeCapabilities(Arc<Mutex<Table>>);
 
+/// The nodes of a route whose capabilities are known or probed, and the time of the next first
+/// probe.
 #[derive(Debug, Default)]
 struct Table {
     nodes: Vec<Node>,
@@ -69,6 +71,7 @@ struct Table {
     next: u64,
 }
 
+/// One node of a route: its known capabilities, and the schedules of its probes.
 #[derive(Debug)]
 struct Node {
     name: Vec<u8>,
@@ -81,7 +84,8 @@ struct Node {
     wanted: u64,
 }
 
-/// Time of the next probe, and the number of probes without a usable response.
+/// The time of a node's next probe, in milliseconds, and the number of probes without a usable
+/// response.
 #[derive(Clone, Copy, Debug, Default)]
 struct ProbeSchedule {
     at: u64,
@@ -89,7 +93,7 @@ struct ProbeSchedule {
 }
 
 impl NodeCapabilities {
-    /// Returns the known properties of a node's chain.
+    /// Returns the facts about the chain of the named node that probes have detected so far.
     pub fn capabilities_of_node(&self, name: &[u8]) -> KnownChain {
         self.table(|table| {
             let node = table.find(name);
@@ -108,7 +112,7 @@ impl NodeCapabilities {
         self.table(|table| table.question(name, needs, now))
     }
 
-    /// Records the body of a node's response. Returns whether it was usable.
+    /// Records the body of the named node's response to a probe. Returns whether it was usable.
     pub fn record_response(&self, name: &[u8], question: ProbeKind, body: &[u8], now: u64) -> bool {
         // parsed before the table is locked
         let (spec, root) = match question {
@@ -154,6 +158,7 @@ impl Table {
         self.nodes.iter_mut().find(|node| node.name == name)
     }
 
+    /// Returns the probe that is due for a node, which is added if it is unknown and there is room.
     fn question(
         &mut self,
         name: &[u8],
@@ -172,7 +177,7 @@ impl Table {
         node.question(needs, now)
     }
 
-    /// Makes room for another node. Returns whether there is any.
+    /// Removes a node if the table is full. Returns whether another one may be added.
     fn make_room(&mut self, now: u64) -> bool {
         if self.nodes.len() < MAX_NODES {
             return true;
@@ -210,6 +215,7 @@ impl Node {
         self.known.preset.is_some() || self.genesis_root.is_some()
     }
 
+    /// Returns the probe of this node that is due and needed, and schedules its repetition.
     fn question(&mut self, needs: RequiredCapabilities, now: u64) -> Option<ProbeKind> {
         if self.spec.is_due(now) {
             self.spec.schedule_retry(now);

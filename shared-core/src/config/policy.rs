@@ -44,7 +44,8 @@ pub(super) const LIMITS: Range = Range {
     unit: Unit::Number,
 };
 
-/// The policy of a route.
+/// The compiled policy of a route: its rules, its limits, and the responses to calls that break
+/// them.
 #[derive(Clone, Debug)]
 pub struct Policy {
     rules: Option<Arc<Rules>>,
@@ -86,14 +87,14 @@ impl Policy {
         rules.map_or(RuleDecision::Allowed, |rules| rules.evaluate(method))
     }
 
-    /// The response limit of a method in bytes.
+    /// Returns the response limit of a method in bytes, if it has one.
     pub fn max_answer(&self, method: &[u8]) -> Option<u64> {
         let answers = self.answers.as_ref()?;
         // independent of the case that the client uses
         answers.find(method, |_, _| true).copied()
     }
 
-    /// Maximum number of calls of a batch.
+    /// Returns the maximum number of calls of a batch.
     pub fn batch_max(&self) -> usize {
         self.batch_max.unwrap_or(usize::MAX)
     }
@@ -103,22 +104,22 @@ impl Policy {
         self.websocket
     }
 
-    /// Response to a call whose method name is ambiguous to nodes.
+    /// Returns the response to a call whose method name is ambiguous to nodes.
     pub(crate) fn ambiguous_method_error(&self) -> &Arc<CacheEntry> {
         &self.misnamed
     }
 
-    /// Response to a denied call.
+    /// Returns the response to a call whose method is denied.
     pub(crate) fn method_denied_error(&self) -> &Arc<CacheEntry> {
         &self.denied
     }
 
-    /// Response to a call above its concurrency limit.
+    /// Returns the response to a call above its concurrency limit.
     pub(crate) fn limit_exceeded_error(&self) -> &Arc<CacheEntry> {
         &self.limited
     }
 
-    /// Response to a call whose own response is longer than its limit.
+    /// Returns the response to a call whose own response is longer than its limit.
     pub(crate) fn response_too_long_error(&self) -> &Arc<CacheEntry> {
         &self.too_long
     }

@@ -3,19 +3,19 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
-/// Refused kinds of bodies, of at most 32. All settings that are cloned from one share it. Every
-/// node accepts the form that is sent instead: a kind that is recorded wrongly, for one of several
-/// nodes or before an upgrade, does no harm.
+/// The kinds of request bodies, of at most 32, that a route's node has refused with 415. All
+/// settings that are cloned from one share it. Every node accepts the form that is sent instead: a
+/// kind that is recorded wrongly, for one of several nodes or before an upgrade, does no harm.
 #[derive(Clone, Debug, Default)]
 pub struct RejectedMediaTypes(Arc<AtomicU32>);
 
 impl RejectedMediaTypes {
-    /// Whether a refusal of the kind, below 32, is recorded.
+    /// Whether the node has refused the kind of bodies, which is below 32.
     pub fn contains(&self, kind: usize) -> bool {
         self.0.load(Ordering::Relaxed) & bit(kind) != 0
     }
 
-    /// Records a refusal of the kind.
+    /// Records that the node has refused the kind of bodies.
     pub fn insert(&self, kind: usize) {
         self.0.fetch_or(bit(kind), Ordering::Relaxed);
     }

@@ -3,7 +3,8 @@
 use super::rejected_media_types::RejectedMediaTypes;
 use crate::request_coding::RequestCoding;
 
-/// The compressed requests that are decoded, and the body that the node receives.
+/// The setting that decides which compressed requests are decoded, and which body the node
+/// receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestDecoding {
     /// No request is decoded.
@@ -15,7 +16,8 @@ pub enum RequestDecoding {
     Always,
 }
 
-/// Treatment of compressed requests on a route. All settings that are cloned from one share it.
+/// The treatment of compressed requests on a route: its setting, and the content codings that its
+/// node has refused. All settings that are cloned from one share it.
 #[derive(Clone, Debug, Default)]
 pub struct CompressedRequests {
     decoding: RequestDecoding,

@@ -21,7 +21,7 @@ const BUFFER_LIMITS: Range = Range {
 /// (`http.async_response_buffer_limit`), less room for the head.
 const MAX_ENTRY: u64 = 31 * MIB;
 
-/// Settings of a filter in a sandbox.
+/// The settings of a filter in a sandbox that other hosts do not have.
 #[derive(Clone, Debug, Default)]
 pub struct SandboxConfig {
     owner: Option<String>,
@@ -58,22 +58,22 @@ impl SandboxConfig {
         Some(Err(DirectiveError::Sandboxed { why }))
     }
 
-    /// The cluster of the store's owner.
+    /// Returns the cluster of the proxy through which the store's owner is reached, if one is set.
     pub fn owner(&self) -> Option<&str> {
         self.owner.as_deref()
     }
 
-    /// The lookup timeout in milliseconds.
+    /// Returns the time in milliseconds for which a request waits for the owner.
     pub fn lookup_timeout(&self) -> u64 {
         self.lookup_timeout.unwrap_or_else(lookup_timeout)
     }
 
-    /// Bytes that the proxy buffers of a body.
+    /// Returns the number of bytes of a body that the proxy buffers.
     pub fn buffer_limit(&self) -> u64 {
         self.buffer_limit.unwrap_or(BUFFER_LIMIT)
     }
 
-    /// Limits the settings of a route to those that are possible in the sandbox.
+    /// Reduces the settings of a route to those that are possible in the sandbox.
     pub fn clamp_to_sandbox(&self, config: &mut RouteConfig) {
         let limit = self.buffer_limit();
         let most = |setting: &mut u64, limit: u64| *setting = (*setting).min(limit);

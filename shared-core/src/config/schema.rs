@@ -15,7 +15,7 @@ use super::verify;
 use crate::cache::credentials::CredentialsPolicy;
 use crate::jsonrpc::method_spec::LAST_PARAMETER;
 
-/// Returns the schema of an object of settings.
+/// Returns the JSON Schema of an object of settings, for the documentation and for editors.
 pub fn schema() -> Value {
     let settings = SETTINGS
         .iter()
@@ -83,7 +83,7 @@ impl ValueKind {
         kinds
     }
 
-    /// Returns a schema, or a list of alternative schemas.
+    /// Returns the JSON Schema of the setting's value, or a list of alternative schemas.
     fn schema(&self) -> Value {
         match self {
             Flag => json!([{ "type": "boolean" }, text("[oO][nN]|[oO][fF][fF]")]),
@@ -225,7 +225,7 @@ const NAME: &str = r"[!#-)+\-./0-<>-\[\]-~]+";
 /// A method name, or a prefix with `*`.
 const METHOD: &str = r##"[!#-)+\-./0-\[\]-~]+\*?|\*"##;
 
-/// Schema of words with blanks between them, or of a list of words.
+/// Returns the schema of words with blanks between them, or of a list of words.
 fn words_schema(word: &str) -> Value {
     let all = text(&format!(r"(?:{word})(?:\s+(?:{word}))*"));
     json!([all, { "type": "array", "items": text(word), "minItems": 1 }])
@@ -254,7 +254,8 @@ fn types() -> String {
     format!(r"\*|\*/\*|\+{token}|{token}/(?:\*|{token})")
 }
 
-/// Pattern of the dependencies of a method's responses.
+/// Returns a regular expression of the words that specify the block on which a method's responses
+/// depend.
 fn method_rule_pattern() -> String {
     let parameter = format!(r"p\[(?:{})\]", digits(0, LAST_PARAMETER as u64));
     let member = r"\.[0-9A-Za-z_]+";
@@ -271,7 +272,8 @@ fn valid() -> String {
 }
 
 impl Range {
-    /// Alternatives of a value: a number, where no unit is required, and a text.
+    /// Returns the alternative schemas of a value in the range: a number, where no unit is
+    /// required, and a text.
     fn value_schemas(&self) -> Vec<Value> {
         let number = match self.unit {
             Unit::Number | Unit::Bytes => {
@@ -283,7 +285,7 @@ impl Range {
         vec![number, text(&self.pattern())]
     }
 
-    /// Regular expression of the texts that [`read`](Self::read) accepts.
+    /// Returns a regular expression of the texts that [`read`](Self::read) accepts.
     fn pattern(&self) -> String {
         let units: &[(&str, u64)] = match self.unit {
             Unit::Number => &[("", 1)],
@@ -311,7 +313,7 @@ impl Range {
     }
 }
 
-/// Regular expression of the numbers from `least` to `most` without leading zeros.
+/// Returns a regular expression of the numbers from `least` to `most` without leading zeros.
 fn digits(least: u64, most: u64) -> String {
     let mut all = Vec::new();
     let (mut from, mut end) = (least, 9);
@@ -326,7 +328,7 @@ fn digits(least: u64, most: u64) -> String {
     all.join("|")
 }
 
-/// Regular expression of the numbers between two numbers of equal length.
+/// Returns a regular expression of the numbers between two numbers of equal length.
 fn equal_length_pattern(least: &str, most: &str) -> String {
     let (Some(low), Some(high)) = (least.chars().next(), most.chars().next()) else {
         return String::new();

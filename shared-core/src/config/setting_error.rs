@@ -4,8 +4,8 @@ use super::settings::{EnvoyScope, SETTINGS};
 use super::suggest::nearest;
 use super::DirectiveError;
 
-/// Formats the error of a setting: its name, the problem, and for an unknown name the nearest known
-/// one.
+/// Formats the error of a setting for the operator: its name, the problem, and for an unknown name
+/// the nearest known one.
 pub fn describe(name: &str, error: &DirectiveError) -> String {
     let settings = SETTINGS.iter().filter(|it| it.envoy != EnvoyScope::None);
     let meant = match error {

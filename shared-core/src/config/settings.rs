@@ -17,7 +17,8 @@ use EnvoyScope::{Filter, FilterOrRoute, None, On, Route};
 use ValueKind::{Answers, Credentials, Flag, Line, Lines, Methods, Of, OfOr, OfThen, OneOrTwo};
 use ValueKind::{Rate, Rows, Text, Two, Types, Valid, Word, Words};
 
-/// A setting of any host.
+/// One row of the table of settings: its names, its values, and the contexts of each host that
+/// allow it.
 pub(super) struct Setting {
     /// Name in nginx without the prefix `sszip_`; `enable` is the directive `sszip`.
     pub name: &'static str,
@@ -34,7 +35,7 @@ pub(super) struct Setting {
     pub since: &'static str,
 }
 
-/// The kind of a setting's value.
+/// The syntax of a setting's values.
 pub(super) enum ValueKind {
     Flag,
     Of(Range),
@@ -63,7 +64,7 @@ pub(super) enum ValueKind {
     Rate,
 }
 
-/// The default of a setting.
+/// The default of a setting, as the documentation describes it.
 pub(super) enum DefaultValue {
     Nothing,
     /// The default is equal to these values.
@@ -72,7 +73,7 @@ pub(super) enum DefaultValue {
     Derived(&'static str),
 }
 
-/// The contexts of nginx that allow the setting.
+/// The contexts of nginx's configuration that allow a setting.
 #[derive(Clone, Copy)]
 pub(super) enum Context {
     Anywhere,
@@ -81,7 +82,7 @@ pub(super) enum Context {
     Location,
 }
 
-/// The scopes of Envoy that allow the setting.
+/// The parts of Envoy's configuration that allow a setting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum EnvoyScope {
     FilterOrRoute,

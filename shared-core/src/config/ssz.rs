@@ -8,7 +8,7 @@ use super::values::{
 use super::values::{GIB, MIB};
 use crate::ssz::Preset;
 
-/// Settings of transcoding for a route.
+/// The settings of transcoding on a route, with their defaults.
 #[derive(Clone, Debug)]
 pub struct SszConfig {
     /// Whether clients receive SSZ from a node that has JSON only, and the other way round.
@@ -44,7 +44,7 @@ pub enum WitnessSource {
     Rest,
 }
 
-/// Treatment of request bodies in SSZ.
+/// The treatment of request bodies in SSZ: forwarded, or converted to JSON for the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SszRequestMode {
     /// Bodies are forwarded unchanged.

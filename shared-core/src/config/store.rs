@@ -8,7 +8,8 @@ pub const SOCKET: &str = "owner.sock";
 /// Name of the folder with the data in the store's folder.
 pub const DATA: &str = "store";
 
-/// Settings of a store; `None` where the owner's default applies.
+/// The settings of a store's directive, for the process that owns the store; `None` where the
+/// owner's default applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreSettings {
     /// The store's own folder, an absolute path without a slash at its end.
@@ -68,12 +69,12 @@ impl StoreSettings {
         Ok(store)
     }
 
-    /// Path of the owner's socket.
+    /// Returns the path of the Unix socket at which the owner listens.
     pub fn socket(&self) -> String {
         format!("{}/{SOCKET}", self.folder)
     }
 
-    /// Path of the folder with the data.
+    /// Returns the path of the folder with the data, in the store's folder.
     pub fn data(&self) -> String {
         format!("{}/{DATA}", self.folder)
     }

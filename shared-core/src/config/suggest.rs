@@ -35,7 +35,7 @@ pub(super) fn nearest_prefix<'a>(
     near.min_by_key(|(key, _)| *key).map(|(_, word)| word)
 }
 
-/// Maximum number of edits between a misspelt word of this length and its correction.
+/// Returns the maximum number of edits between a misspelt word of this length and its correction.
 fn max_edits(length: usize) -> usize {
     // the shortest words are near to too many others
     if length < 4 {
@@ -45,8 +45,8 @@ fn max_edits(length: usize) -> usize {
     }
 }
 
-/// Number of edits (insertions, deletions, replacements, and swaps of neighbours) between one word
-/// and each prefix of another.
+/// The numbers of edits (insertions, deletions, replacements, and swaps of neighbours) between a
+/// misspelt word and each prefix of a known word.
 struct EditDistance(Vec<usize>);
 
 impl EditDistance {
@@ -80,12 +80,13 @@ impl EditDistance {
         Self(last)
     }
 
-    /// Number of edits to the whole word.
+    /// Returns the number of edits to the whole known word.
     fn to_word(&self) -> usize {
         self.0.last().copied().unwrap_or(0)
     }
 
-    /// Returns the least number of edits, and the length of the longest prefix that has it.
+    /// Returns the least number of edits to a prefix of the known word, and the length of the
+    /// longest prefix that has it.
     fn to_prefix(&self) -> (usize, usize) {
         let ends = self.0.iter().enumerate();
         let least = ends.min_by_key(|(end, edits)| (**edits, usize::MAX - end));

@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-/// Content codings of a route's node, as far as responses have shown them. All settings that are
-/// cloned from one share it.
+/// The record of whether a route's node sends content codings that were not requested, as far as
+/// responses have shown it. All settings that are cloned from one share it.
 #[derive(Clone, Debug, Default)]
 pub struct UpstreamCodings(Arc<AtomicBool>);
 

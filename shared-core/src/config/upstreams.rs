@@ -4,14 +4,14 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-/// A named group of servers (in nginx: `upstream`).
+/// One group of servers that a configuration names (in nginx: `upstream`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct UpstreamGroup {
     name: Vec<u8>,
     servers: Vec<Vec<u8>>,
 }
 
-/// All groups of servers of a configuration. Routes share them, and are created before all groups
+/// The groups of servers of a configuration. Routes share them, and are created before all groups
 /// are known.
 #[derive(Clone, Debug, Default)]
 pub struct Upstreams {
@@ -46,8 +46,8 @@ impl Upstreams {
     }
 }
 
-/// The destination of a route's requests. It is stable across reloads, processes and restarts,
-/// because it contains no positions in files.
+/// The identity of the servers to which a route sends its requests. It is stable across reloads,
+/// processes and restarts, because it contains no positions in files.
 #[derive(Clone, Debug, Default)]
 pub struct Destination {
     place: Vec<u8>,
@@ -86,7 +86,8 @@ impl Destination {
         }
     }
 
-    /// A line feed ends each part, because no name in a configuration contains one.
+    /// Returns the destination of requests to `url`, as lines: a line feed ends each part, because
+    /// no name in a configuration contains one.
     fn text_for_url(&self, url: &[u8]) -> Vec<u8> {
         let servers = self.upstreams.servers(url).iter().map(Vec::as_slice);
         join_lines([&self.place[..], url].into_iter().chain(servers))

@@ -12,7 +12,8 @@ use super::RouteConfig;
 use crate::cache::class::Class;
 use crate::time_constants::lookup_timeout;
 
-/// A whole configuration after all its blocks were read and merged.
+/// The facts about a whole configuration, collected while its routes are added, for checks across
+/// routes.
 #[derive(Clone, Debug, Default)]
 pub struct ValidatedConfig {
     /// Head sources, one per namespace.
@@ -32,7 +33,7 @@ pub struct ValidatedConfig {
     caches: Vec<CachedRoute>,
 }
 
-/// Properties of a cached route that are checked when all routes are known.
+/// The properties of a route with a cache that are checked when all routes are known.
 #[derive(Clone, Debug)]
 struct CachedRoute {
     name: String,
@@ -43,7 +44,7 @@ struct CachedRoute {
     long: Option<(Class, u64)>,
 }
 
-/// A route after inheritance.
+/// A route as the host declares it, after inheritance.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteDeclaration<'a> {
     /// Name of the route in messages, with the host's word for it: `location "/"`.
@@ -106,12 +107,12 @@ impl ValidatedConfig {
         Some(read)
     }
 
-    /// The lookup timeout in milliseconds.
+    /// Returns the time in milliseconds for which a request waits for the owner.
     pub fn lookup_timeout(&self) -> u64 {
         self.lookup_timeout.unwrap_or_else(lookup_timeout)
     }
 
-    /// The socket of the store's owner, if one is configured.
+    /// Returns the socket of the store's owner, if one is configured.
     pub fn owner(&self) -> Option<String> {
         let own = self.store.as_ref().map(StoreSettings::socket);
         own.or_else(|| self.foreign_owner.clone())
@@ -219,7 +220,7 @@ impl ValidatedConfig {
         }
     }
 
-    /// The largest maximum length of an entry on any route, in bytes.
+    /// Returns the largest maximum length of an entry on any route, in bytes.
     pub fn max_entry(&self) -> u64 {
         self.max_entry
     }
@@ -242,7 +243,8 @@ impl CachedRoute {
     }
 }
 
-/// Returns the warning for a cached route, if there is one.
+/// Returns the warning about a route with a cache, if longer requests can't be looked up, or
+/// truncated responses can't be detected.
 fn warning(config: &RouteConfig, place: RouteDeclaration<'_>) -> Option<String> {
     let (most, name) = (config.cache.max_request, place.name);
     let short = place.body_buffer.filter(|buffer| *buffer < most);

@@ -6,7 +6,7 @@ pub(super) const KIB: u64 = 1 << 10;
 pub(super) const MIB: u64 = 1 << 20;
 pub(super) const GIB: u64 = 1 << 30;
 
-/// Position of a directive in the configuration, for messages.
+/// The position of a directive in the configuration, for messages that name it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DirectiveLocation<'a> {
     /// File and line.
@@ -112,6 +112,7 @@ pub(super) fn invalid(value: &[u8], allowed: impl Into<String>) -> DirectiveErro
     }
 }
 
+/// Stores a value that `read` parses. Errors: the slot has a value already, or `read` fails.
 pub(super) fn set_once<T>(
     slot: &mut Option<T>,
     read: impl FnOnce() -> Result<T, DirectiveError>,
@@ -130,6 +131,7 @@ pub(super) fn inherit_unset<T: Clone>(inner: &mut Option<T>, outer: &Option<T>) 
     }
 }
 
+/// Returns the only value of a directive. Errors: it has none or several.
 pub(super) fn single_value<'a>(values: &[&'a [u8]]) -> Result<&'a [u8], DirectiveError> {
     match values {
         [value] => Ok(value),
@@ -137,6 +139,7 @@ pub(super) fn single_value<'a>(values: &[&'a [u8]]) -> Result<&'a [u8], Directiv
     }
 }
 
+/// Parses `on` or `off`. Errors: any other value.
 pub(super) fn flag(value: &[u8]) -> Result<bool, DirectiveError> {
     if value.eq_ignore_ascii_case(b"on") {
         Ok(true)
@@ -184,6 +187,7 @@ pub(super) fn parse_nginx_time(value: &[u8]) -> Result<u64, DirectiveError> {
     })
 }
 
+/// The unit of a directive's number, which determines its notation.
 #[derive(Clone, Copy)]
 pub(super) enum Unit {
     Number,
@@ -194,7 +198,7 @@ pub(super) enum Unit {
     Time,
 }
 
-/// The range of numbers that a directive accepts.
+/// The numbers that a directive accepts, from `least` to `most`, in its unit.
 #[derive(Clone, Copy)]
 pub(super) struct Range {
     pub(super) least: u64,
@@ -203,6 +207,7 @@ pub(super) struct Range {
 }
 
 impl Range {
+    /// Parses a number in the notation of its unit. Errors: it is no number, or out of the range.
     pub(super) fn read(self, value: &[u8]) -> Result<u64, DirectiveError> {
         let (digits, factor) = match (self.unit, value) {
             (Unit::Bytes, [digits @ .., b'k' | b'K']) => (digits, KIB),
@@ -256,7 +261,8 @@ fn add_suggestion(allowed: &str, meant: Option<String>) -> String {
     }
 }
 
-/// Bytes of a size in common notations: `20gb`, `1.5 GiB`.
+/// Parses a size in common notations, `20gb` or `1.5 GiB`, for a suggestion; the result is in
+/// bytes.
 fn parse_common_size(value: &[u8]) -> Option<u64> {
     parse_with_unit(value, |unit| {
         let unit = unit.to_ascii_lowercase();
@@ -271,8 +277,8 @@ fn parse_common_size(value: &[u8]) -> Option<u64> {
     })
 }
 
-/// Milliseconds of a time in common notations: `5min`, `1.5 s`. A number without a unit is
-/// ambiguous.
+/// Parses a time in common notations, `5min` or `1.5 s`, for a suggestion; the result is in
+/// milliseconds. A number without a unit is ambiguous.
 fn parse_common_time(value: &[u8]) -> Option<u64> {
     parse_with_unit(value, |unit| {
         // a month in nginx, and probably not intended
@@ -292,7 +298,8 @@ fn parse_common_time(value: &[u8]) -> Option<u64> {
     })
 }
 
-/// Product of a decimal number and its unit, or `None` if it is not an integer.
+/// Parses a decimal number and its unit, and returns their product, or `None` if it is not an
+/// integer.
 fn parse_with_unit(value: &[u8], unit: impl Fn(&str) -> Option<u64>) -> Option<u64> {
     let text = std::str::from_utf8(value).ok()?.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
@@ -325,7 +332,7 @@ impl fmt::Display for Range {
     }
 }
 
-/// Formats a size in the notation of the configuration.
+/// A number of bytes that is formatted in the notation of the configuration.
 pub(super) struct Size(pub(super) u64);
 
 impl fmt::Display for Size {
@@ -339,7 +346,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Formats milliseconds in the notation of the configuration.
+/// A number of milliseconds that is formatted in the notation of the configuration.
 pub(super) struct Duration(pub(super) u64);
 
 impl fmt::Display for Duration {

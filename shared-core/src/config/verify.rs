@@ -2,7 +2,8 @@
 
 use super::values::{invalid, DirectiveError};
 
-/// Settings of hit verification.
+/// The share of hits that are compared with a new response of the node, and the action on a
+/// difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerifyConfig {
     /// Hits per million that are verified.
@@ -18,7 +19,7 @@ const PURGE: &[u8] = b"purge";
 const RATES: &str = "\"off\", or a part of all hits, from 0.0001% to 100%";
 
 impl VerifyConfig {
-    /// Whether any hits are verified.
+    /// Whether a share of the hits is verified against the node.
     pub fn is_on(self) -> bool {
         self.rate > 0
     }

@@ -11,8 +11,8 @@ const POLYNOMIAL: i64 = 0x1_DB71_0641;
 /// CRC Computation Using PCLMULQDQ".
 const QUOTIENT: i64 = 0x1_F701_1641;
 
-/// Returns the product of two polynomials with reflected coefficients. `None` if the processor
-/// can't compute it.
+/// Returns the product of two polynomials modulo the polynomial of CRC-32, with reflected
+/// coefficients. `None` if the processor can't compute it.
 #[inline]
 pub(super) fn product(a: u32, b: u32) -> Option<u32> {
     if !std::arch::is_x86_feature_detected!("pclmulqdq") {
@@ -22,7 +22,7 @@ pub(super) fn product(a: u32, b: u32) -> Option<u32> {
     Some(unsafe { multiply(a, b) })
 }
 
-/// Multiplies with PCLMULQDQ.
+/// Multiplies two polynomials modulo the polynomial of CRC-32, with the instruction PCLMULQDQ.
 ///
 /// # Safety
 /// The processor has PCLMULQDQ.
@@ -37,7 +37,7 @@ unsafe fn multiply(a: u32, b: u32) -> u32 {
     (rest as u64 >> 32) as u32
 }
 
-/// Returns the lower 64 bits of a product.
+/// Returns the lower 64 bits of the carry-less product of two words.
 #[target_feature(enable = "pclmulqdq,sse2")]
 #[inline]
 fn low_product(a: i64, b: i64) -> i64 {

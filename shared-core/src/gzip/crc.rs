@@ -10,9 +10,9 @@ pub fn crc32(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes)
 }
 
-/// The factor of a checksum that is followed by a number of bytes: x to the power of eight times
-/// the number, modulo the polynomial of CRC-32, as in zlib's `crc32_combine_gen`. Computing it
-/// takes as long as combining by length; using it takes a tenth of that.
+/// The factor by which a CRC-32 is multiplied if a number of bytes follows: x to the power of eight
+/// times the number, modulo the polynomial of CRC-32, as in zlib's `crc32_combine_gen`. Computing
+/// it takes as long as combining by length; using it takes a tenth of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shift(u32);
 
@@ -60,7 +60,7 @@ const fn product_by_bits(a: u32, mut b: u32) -> u32 {
 }
 
 impl Shift {
-    /// Returns the factor for `length` bytes.
+    /// Computes the factor for `length` bytes that follow a checksum.
     pub fn by(length: u64) -> Self {
         let mut power = ONE;
         // x to the power of 2^3 is a byte
@@ -77,7 +77,7 @@ impl Shift {
     }
 }
 
-/// The CRC-32 and the length of all bytes that were appended.
+/// The CRC-32 and the length of a body that is assembled from appended parts.
 #[derive(Clone, Debug, Default)]
 pub struct Crc {
     sum: u32,
@@ -104,12 +104,12 @@ impl Crc {
         self.length = self.length.wrapping_add(length);
     }
 
-    /// Checksum of the appended bytes.
+    /// Returns the CRC-32 of all appended bytes.
     pub fn sum(&self) -> u32 {
         self.sum
     }
 
-    /// Number of bytes that were appended.
+    /// Returns the number of bytes that were appended.
     pub fn length(&self) -> u64 {
         self.length
     }

@@ -11,7 +11,7 @@
 /// Number of bytes that must follow a stream: a look at its last bit reads them.
 pub(super) const MARGIN: usize = 8;
 
-/// The last block, in bits from the start of the bytes.
+/// The position of a stream's last block, in bits from the start of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FinalBlock {
     /// The first bit of the block, BFINAL.
@@ -57,6 +57,8 @@ pub(super) fn last_block(bytes: &[u8], start: usize, end: usize) -> Option<Final
     }
 }
 
+/// A reader of a deflate stream that decodes symbols without writing their values, and its
+/// position.
 struct DeflateWalker<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -134,7 +136,7 @@ impl DeflateWalker<'_> {
             .set(of_distances, &DISTANCES, Completeness::UnlessSingle)
     }
 
-    /// Walks the symbols of a block up to its end.
+    /// Walks the symbols of a compressed block up to its end.
     fn symbols(&mut self, codes: &Codes) -> Option<()> {
         loop {
             let mut word = self.peek()?;
@@ -161,7 +163,7 @@ impl DeflateWalker<'_> {
         }
     }
 
-    /// Walks a match, whose `length` comes next.
+    /// Walks a match, whose length symbol was read, and skips its distance.
     #[inline(always)]
     fn copy(&mut self, length: Symbol, codes: &Codes) -> Option<()> {
         let word = self.peek()? >> length.code_bits();
@@ -180,9 +182,9 @@ impl DeflateWalker<'_> {
 
 const END_OF_BLOCK: usize = 256;
 
-/// A symbol and the number of its bits: from the lowest bit on 4 bits for the code's length, 4
-/// for the number of extra bits, 8 for the kind, and 16 for the base to which the extra bits are
-/// added.
+/// A decoded symbol, packed into 32 bits with the number of its bits: from the lowest bit on 4 bits
+/// for the code's length, 4 for the number of extra bits, 8 for the kind, and 16 for the base to
+/// which the extra bits are added.
 #[derive(Clone, Copy)]
 struct Symbol(u32);
 
@@ -216,7 +218,7 @@ impl Symbol {
         (self.0 >> 4 & 15) as usize
     }
 
-    /// Number of all bits of the symbol.
+    /// Returns the number of all bits of the symbol: of its code, and its extra bits.
     #[inline(always)]
     fn bits(self) -> usize {
         self.code_bits() + self.extra_bits()
@@ -236,7 +238,7 @@ impl Symbol {
         (self.0 >> 16) as usize
     }
 
-    /// Returns the value of the extra bits, which are next in `word`.
+    /// Returns the value of the symbol's extra bits, which are next in `word`.
     #[inline(always)]
     fn extra(self, word: u64) -> usize {
         (word & ((1 << self.extra_bits()) - 1)) as usize
@@ -283,7 +285,7 @@ const PLAIN: [Symbol; 19] = {
     symbols
 };
 
-/// Whether a code must be complete.
+/// The rule by which a Huffman code may leave bit sequences unused.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Completeness {
     Always,
@@ -292,7 +294,7 @@ enum Completeness {
     UnlessSingle,
 }
 
-/// The codes of a block.
+/// The Huffman codes of a compressed block.
 struct Codes {
     literals: Code<2048>,
     distances: Code<256>,
@@ -309,7 +311,7 @@ impl Codes {
         }
     }
 
-    /// Sets the fixed codes (section 3.2.6).
+    /// Sets the codes of blocks with fixed codes (section 3.2.6).
     fn set_fixed(&mut self) -> Option<()> {
         let mut lengths = [8; 288];
         lengths[144..256].fill(9);
@@ -383,8 +385,9 @@ impl<const SIZE: usize> Code<SIZE> {
         Some(())
     }
 
-    /// Joins the literals whose codes fit in an index, so that one look finds them: JSON has
-    /// long runs of literals, with four or five bits each.
+    /// Joins adjacent literals in the table whose codes fit in an index together, so that one look
+    /// finds them: JSON has long runs of literals, with four or five bits each. JSON has long runs
+    /// of literals, with four or five bits each.
     fn merge_literals(&mut self) {
         // downwards: an index that is shifted right is not larger
         for index in (0..SIZE).rev() {

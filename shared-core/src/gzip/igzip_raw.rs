@@ -26,7 +26,8 @@ const LEVEL: u32 = 1;
 /// tokens.
 const LEVEL_BUFFER: usize = (4 << 10) + 2 * (8 << 10) + 4 * (64 << 10);
 
-/// Returns the functions of the library; `None` if it is not installed.
+/// Returns the functions of the library, which is opened on first use; `None` if it is not
+/// installed.
 fn functions() -> Option<&'static Functions> {
     static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
     FUNCTIONS
@@ -49,7 +50,8 @@ pub(super) fn is_available() -> bool {
     functions().is_some()
 }
 
-/// A stream and its level buffer, in one allocation.
+/// An encoder of igzip for one-shot compression: its stream and its level buffer, in one
+/// allocation.
 struct OneshotEncoder {
     functions: &'static Functions,
     stream: NonNull<PublicState>,
@@ -65,7 +67,7 @@ const LAYOUT: Layout = match Layout::from_size_align(STREAM_SIZE + LEVEL_BUFFER,
 };
 
 impl OneshotEncoder {
-    /// Returns an encoder; `None` without the library or the memory.
+    /// Allocates an encoder; `None` without the library or the memory.
     fn new() -> Option<Self> {
         let functions = functions()?;
         // SAFETY: the size is not zero.

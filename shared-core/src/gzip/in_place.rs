@@ -20,7 +20,7 @@ const DECISION_LENGTH: usize = 64 << 10;
 /// Maximum length of the end of an open stream, or of the member. Bytes.
 const END: usize = 16;
 
-/// The reason why there is no member.
+/// The reason why there is no gzip member in place of the plain bytes.
 pub(crate) enum ShrinkError {
     /// The member would not be shorter, or there is no memory for it. Contains the plain bytes,
     /// unchanged.
@@ -29,7 +29,7 @@ pub(crate) enum ShrinkError {
     Nothing,
 }
 
-/// A piece of the plain bytes, and its compressed form.
+/// A range of the plain bytes that is compressed at once, and the range of its compressed form.
 #[derive(Clone, Default)]
 struct Piece {
     plain: Range<usize>,
@@ -37,7 +37,8 @@ struct Piece {
     crc: u32,
 }
 
-/// Compresses these parts of `plain` at a [level](super::open::open).
+/// Compresses these parts of `plain` to one gzip member at a [level](super::open::open), and
+/// releases `plain` meanwhile.
 ///
 /// The compression begins at the end of the memory and releases the bytes that were compressed,
 /// so that at most one piece exists in both forms. It can be undone only for the first pieces:
@@ -109,7 +110,8 @@ fn prepare_pieces(plain: &[u8], parts: &[Range<usize>]) -> Option<(Vec<Piece>, V
     Some((pieces, coded))
 }
 
-/// Assembles a member from the compressed pieces, in order.
+/// Assembles the member from the header, the compressed pieces in order, and the trailer. `None` if
+/// memory is refused.
 fn assemble_member(mut coded: Vec<u8>, head: Range<usize>, pieces: &[Piece]) -> Option<Body> {
     let mut crc = Crc::new();
     let mut order = Vec::new();

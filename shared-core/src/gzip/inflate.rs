@@ -11,7 +11,7 @@ use zlib_rs::{Inflate, InflateFlush, Status};
 use super::libdeflate::{DecodeResult, Decompressor};
 use crate::memory::release_unused;
 
-/// The reason why there is no decompressed body. The original is to be sent.
+/// The reason why a gzip body could not be decompressed. The original is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InflateError {
     /// The body is not gzip, damaged, truncated, or followed by other bytes.
@@ -32,8 +32,8 @@ pub fn gunzip(coded: &[u8], cap: usize) -> Result<Vec<u8>, InflateError> {
     gunzip_within(coded, cap, |_| true)
 }
 
-/// Decompresses as [`gunzip`]. `may_take` is called with the total length before the output is
-/// allocated or grows.
+/// Decompresses as [`gunzip`], within memory that the caller grants. `may_take` is called with the
+/// total length before the output is allocated or grows.
 ///
 /// # Errors
 /// The errors of [`gunzip`]; [`InflateError::OutOfMemory`] if `may_take` returns `false`.

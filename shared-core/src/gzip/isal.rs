@@ -6,7 +6,7 @@ use std::ffi::c_int;
 
 use libloading::Library;
 
-/// `struct isal_zstream` up to its `internal_state`.
+/// The public fields of igzip's stream: `struct isal_zstream` up to its `internal_state`.
 #[repr(C)]
 pub(super) struct PublicState {
     pub(super) next_in: *const u8,
@@ -29,7 +29,7 @@ pub(super) const COMP_OK: c_int = 0;
 
 type Function<T> = unsafe extern "C" fn(*mut PublicState) -> T;
 
-/// The functions that begin and continue a stream.
+/// The functions of igzip that begin and continue a stream.
 pub(super) struct Functions {
     pub(super) init: Function<()>,
     pub(super) deflate: Function<c_int>,

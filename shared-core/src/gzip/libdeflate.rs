@@ -30,7 +30,8 @@ const OPTIONS: sys::libdeflate_options = sys::libdeflate_options {
     free_func: ALLOCATOR.1,
 };
 
-/// A compressor of one level. It takes 200 KiB to 8.8 MiB, depending on the level.
+/// An owning handle of a libdeflate compressor of one level. It takes 200 KiB to 8.8 MiB, depending
+/// on the level.
 pub(super) struct Compressor(NonNull<sys::libdeflate_compressor>);
 
 // SAFETY: libdeflate.h: a compressor is usable by one thread at a time, and
@@ -38,7 +39,7 @@ pub(super) struct Compressor(NonNull<sys::libdeflate_compressor>);
 unsafe impl Send for Compressor {}
 
 impl Compressor {
-    /// Returns a compressor; `None` for a level that doesn't exist, or if memory is refused.
+    /// Allocates a compressor; `None` for a level that doesn't exist, or if memory is refused.
     pub(super) fn new(level: u8) -> Option<Self> {
         // SAFETY: any level may be passed; a bad one gives NULL. The options
         // are not kept.
@@ -74,7 +75,7 @@ impl Drop for Compressor {
     }
 }
 
-/// The result of a decompression.
+/// The result of decompressing one gzip member.
 pub(super) enum DecodeResult {
     /// One member was decompressed; with the number of input bytes.
     Member(usize),
@@ -84,14 +85,14 @@ pub(super) enum DecodeResult {
     Bad,
 }
 
-/// A decompressor. It takes 11 KiB.
+/// An owning handle of a libdeflate decompressor. It takes 11 KiB.
 pub(super) struct Decompressor(NonNull<sys::libdeflate_decompressor>);
 
 // SAFETY: as for `Compressor`.
 unsafe impl Send for Decompressor {}
 
 impl Decompressor {
-    /// Returns a decompressor; `None` if memory is refused.
+    /// Allocates a decompressor; `None` if memory is refused.
     pub(super) fn new() -> Option<Self> {
         // SAFETY: no preconditions; the options are not kept.
         NonNull::new(unsafe { sys::libdeflate_alloc_decompressor_ex(&OPTIONS) }).map(Self)

@@ -7,7 +7,7 @@ use super::splice::{EMPTY_LAST, HEADER};
 use crate::faults::{injected, panic_if, Fault};
 use crate::memory::release_unused;
 
-/// The reason why there is no compressed body. The original is to be sent.
+/// The reason why a body was not compressed. The original is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OneshotError {
     /// The compressed form would be as long as `limit` or longer.
@@ -62,8 +62,8 @@ pub fn gzip_into(
     Ok(output)
 }
 
-/// Compresses a body to a member of igzip's blocks. `false`, with undefined `output`, without
-/// the library, or if the member would be longer than `room`.
+/// Compresses a body with igzip to a member. `false`, with undefined `output`, without the library,
+/// or if the member would be longer than `room` bytes.
 fn igzip(body: &[u8], room: usize, output: &mut Vec<u8>) -> bool {
     // the limit leaves room for the end, because most bodies stay far below it
     output.extend_from_slice(&HEADER);

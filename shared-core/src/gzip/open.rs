@@ -20,7 +20,8 @@ use crate::bytes::Bytes;
 const GZIP_HEADER: usize = 10;
 const GZIP_TRAILER: usize = 8;
 
-/// An open deflate stream, with checksum and length of its plain bytes.
+/// A part of a gzip member that can be placed anywhere in it: an open deflate stream, with checksum
+/// and length of its plain bytes.
 #[derive(Clone, Debug)]
 pub struct OpenStream {
     /// Deflate blocks, none of them final, aligned to a byte.
@@ -34,7 +35,8 @@ pub struct OpenStream {
 }
 
 impl OpenStream {
-    /// Returns an open stream of blocks that were written elsewhere.
+    /// Creates an open stream from blocks that were written elsewhere, and the checksum and length
+    /// of their plain bytes.
     pub fn new(bytes: Bytes, crc: u32, length: u64) -> Self {
         Self {
             bytes,
@@ -44,8 +46,8 @@ impl OpenStream {
         }
     }
 
-    /// Returns the plain bytes. `None` if memory is refused, or the stream does not match its
-    /// length and checksum.
+    /// Decompresses the stream, and returns its plain bytes. `None` if memory is refused, or the
+    /// stream does not match its length and checksum.
     pub fn inflate(&self) -> Option<Vec<u8>> {
         let length = usize::try_from(self.length).ok()?;
         let member = splice([MemberPart::Open(self)])?.try_to_vec()?;
@@ -55,7 +57,7 @@ impl OpenStream {
     }
 }
 
-/// Compresses `plain` at libdeflate's `level`, 0 to 12.
+/// Compresses `plain` to an open stream at libdeflate's `level`, 0 to 12.
 ///
 /// Levels 1 to 3 are igzip's only useful one if that is installed: on 20 to 300 KB of recorded
 /// responses it takes 0.3 to 0.9 of the time of libdeflate's level 1, for -1 to 8 % more, and a
@@ -66,8 +68,9 @@ pub fn open(plain: &[u8], level: u8) -> Option<OpenStream> {
     open_in(plain, level, &mut Vec::new())
 }
 
-/// Compresses as [`open`] does, in the buffer `room`. It grows if it is shorter than `plain`,
-/// whose compressed form is rarely longer.
+/// Compresses `plain` to an open stream as [`open`] does, and reuses the memory of `room` for the
+/// output of igzip. `room` grows if it is shorter than `plain`, whose compressed form is rarely
+/// longer. `None` as there.
 pub fn open_in(plain: &[u8], level: u8, room: &mut Vec<u8>) -> Option<OpenStream> {
     if (1..=3).contains(&level) {
         room.clear();
@@ -103,7 +106,7 @@ fn open_libdeflate(plain: &[u8], level: u8) -> Option<OpenStream> {
     ))
 }
 
-/// Opens a finished deflate stream.
+/// Converts a finished deflate stream to the blocks of an open one.
 ///
 /// `None` for bytes that are not exactly one stream: damaged, truncated, or followed by other
 /// bytes. The result decompresses to the same bytes.
@@ -116,7 +119,7 @@ pub fn from_finished(raw_final_deflate: Vec<u8>) -> Option<Vec<u8>> {
     Some(stream)
 }
 
-/// Opens the stream in `bytes[start..end]` and cuts `bytes` at its end.
+/// Converts the finished stream in `bytes[start..end]` to an open one, and cuts `bytes` at its end.
 /// [`deflate_walk::MARGIN`] bytes must follow it.
 fn unfinish(bytes: &mut Vec<u8>, start: usize, end: usize) -> Option<()> {
     let last = deflate_walk::last_block(bytes, start, end)?;

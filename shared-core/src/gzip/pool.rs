@@ -15,8 +15,8 @@ const IDLE: usize = 10 << 20;
 
 static POOL: Mutex<Vec<(u8, Compressor)>> = Mutex::new(Vec::new());
 
-/// Runs `code` with a compressor of `level`; `None` if there is no memory for one, or no such
-/// level. A compressor that panicked is not returned to the pool.
+/// Runs `code` with a compressor of `level` from the pool, or a new one; `None` if there is no
+/// memory for one, or no such level. A compressor that panicked is not returned to the pool.
 pub(super) fn with_compressor<T>(level: u8, code: impl FnOnce(&mut Compressor) -> T) -> Option<T> {
     let mut compressor = match take(level) {
         Some(compressor) => compressor,
@@ -27,6 +27,7 @@ pub(super) fn with_compressor<T>(level: u8, code: impl FnOnce(&mut Compressor) -
     Some(result)
 }
 
+/// Takes an idle compressor of the level from the pool, if there is one.
 fn take(level: u8) -> Option<Compressor> {
     let mut pool = lock();
     let at = pool.iter().rposition(|(pooled, _)| *pooled == level)?;
@@ -59,7 +60,7 @@ fn lock() -> MutexGuard<'static, Vec<(u8, Compressor)>> {
     locked(&POOL)
 }
 
-/// Number of bytes that libdeflate 1.26 allocates for a compressor, rounded up.
+/// Returns the number of bytes that libdeflate 1.26 allocates for a compressor, rounded up.
 fn size(level: u8) -> usize {
     match level {
         0..=1 => 200 << 10,

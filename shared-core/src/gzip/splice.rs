@@ -13,7 +13,7 @@ use super::open::OpenStream;
 use crate::bytes::{extend, push, Bytes};
 use crate::memory::{drain, LONG};
 
-/// A part of a member's plain bytes.
+/// A part of a member's plain bytes, as it is passed to [`splice`]: plain, or compressed before.
 #[derive(Clone, Copy, Debug)]
 pub enum MemberPart<'a> {
     /// Bytes that are not compressed.
@@ -39,7 +39,8 @@ pub fn splice<'a>(parts: impl IntoIterator<Item = MemberPart<'a>>) -> Option<Bod
 /// the host's overhead for each slice that it sends.
 const COPIED: usize = 8 << 10;
 
-/// A body to send, in slices that own their bytes, so that it outlives the cache entry.
+/// The body of a response that is ready to be sent, in slices that own their bytes, so that it
+/// outlives the cache entry.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     /// Bytes that belong to this body alone, in one allocation.
@@ -52,6 +53,7 @@ pub struct Body {
     is_gzip: bool,
 }
 
+/// A slice of a body, by the owner of its bytes.
 #[derive(Clone, Debug)]
 enum Slice {
     /// A range of the body's own bytes.
@@ -66,7 +68,7 @@ impl Body {
         Self::default()
     }
 
-    /// Returns the body that consists of these ranges of `own`. `None` if memory is refused.
+    /// Creates a body that consists of these ranges of `own`. `None` if memory is refused.
     pub(crate) fn from_parts(own: Vec<u8>, parts: &[Range<usize>], is_gzip: bool) -> Option<Self> {
         let mut slices = Vec::new();
         slices.try_reserve_exact(parts.len()).ok()?;
@@ -80,7 +82,7 @@ impl Body {
         })
     }
 
-    /// Exact length of the body in bytes.
+    /// Returns the exact length of the body in bytes.
     pub fn length(&self) -> u64 {
         self.length + (self.own.len() - self.sliced) as u64
     }
@@ -90,7 +92,7 @@ impl Body {
         self.is_gzip
     }
 
-    /// Length of the body without its coding, in bytes.
+    /// Returns the length of the body without its content coding, in bytes.
     pub fn plain_length(&self) -> u64 {
         let last = self.slices().filter(|slice| !slice.is_empty()).last();
         match (self.is_gzip(), last) {
@@ -101,7 +103,7 @@ impl Body {
         }
     }
 
-    /// Slices of the body, in order; none is empty.
+    /// Iterates over the slices of the body, in order; none is empty.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let last = &self.own[self.sliced..];
         self.slices
@@ -149,17 +151,18 @@ impl Body {
         Some(bytes)
     }
 
-    /// Reserves room for `bytes` own bytes. `None` if memory is refused.
+    /// Reserves memory for `bytes` more bytes of the body's own. `None` if memory is refused.
     pub(crate) fn make_room(&mut self, bytes: usize) -> Option<()> {
         self.own.try_reserve_exact(bytes).ok()
     }
 
-    /// Appends a copy of `bytes`. `None` if memory is refused.
+    /// Appends a copy of `bytes` to the body. `None` if memory is refused.
     pub(crate) fn copy(&mut self, bytes: &[u8]) -> Option<()> {
         extend(&mut self.own, bytes)
     }
 
-    /// Appends `bytes`. `None` if memory is refused.
+    /// Appends `bytes` to the body, which takes their memory over if they are long. `None` if
+    /// memory is refused.
     pub(crate) fn push(&mut self, bytes: Vec<u8>) -> Option<()> {
         if bytes.len() <= COPIED {
             self.copy(&bytes)
@@ -168,7 +171,8 @@ impl Body {
         }
     }
 
-    /// Appends shared bytes. `None` if memory is refused.
+    /// Appends bytes that the body shares with others, or a copy of short ones. `None` if memory is
+    /// refused.
     pub(crate) fn push_shared(&mut self, bytes: &Bytes) -> Option<()> {
         if bytes.len() <= COPIED {
             self.copy(bytes)
@@ -189,7 +193,8 @@ impl Body {
         Some(())
     }
 
-    /// Number of bytes that [`push_shared`](Self::push_shared) would copy of `length` bytes.
+    /// Returns the number of bytes that [`push_shared`](Self::push_shared) would copy of `length`
+    /// bytes.
     pub(crate) fn copied_length(length: usize) -> usize {
         if length <= COPIED {
             length
@@ -214,7 +219,7 @@ const STORED_MAX: usize = 0xFFFF;
 /// An empty final block with the fixed codes: the shortest one.
 pub(super) const EMPTY_LAST: [u8; 2] = [0x03, 0x00];
 
-/// Returns the trailer of a member.
+/// Returns the trailer of a member: the checksum and the length of its plain bytes.
 pub(super) fn trailer(crc: &Crc) -> [u8; TRAILER] {
     let mut trailer = [0; TRAILER];
     let (sum, length) = trailer.split_at_mut(4);
@@ -224,8 +229,8 @@ pub(super) fn trailer(crc: &Crc) -> [u8; TRAILER] {
     trailer
 }
 
-/// A member that is being written. Its functions return `None` if memory is refused, and the
-/// member must not be used any more then.
+/// A gzip member that is assembled from texts and open streams, and its unfinished text. Its
+/// functions return `None` if memory is refused, and the member must not be used any more then.
 pub(crate) struct GzipMember {
     body: Body,
     /// Start of the unfinished text in the body's own bytes, after the room for a block's
@@ -235,7 +240,7 @@ pub(crate) struct GzipMember {
 }
 
 impl GzipMember {
-    /// Returns a member with room for `texts` texts, and for `bytes` bytes of them and of copied
+    /// Creates a member with room for `texts` texts, and for `bytes` bytes of them and of copied
     /// streams.
     pub(crate) fn with_capacity(texts: usize, bytes: usize) -> Option<Self> {
         let frame = HEADER.len() + EMPTY_LAST.len() + TRAILER;
@@ -252,7 +257,7 @@ impl GzipMember {
         })
     }
 
-    /// Appends to the unfinished text, or begins one.
+    /// Appends plain bytes to the unfinished text, or begins one.
     pub(crate) fn append_text(&mut self, more: &[u8]) -> Option<()> {
         if more.is_empty() {
             return Some(());
@@ -264,7 +269,8 @@ impl GzipMember {
         self.body.copy(more)
     }
 
-    /// The unfinished text.
+    /// Returns the plain bytes that are not yet in a block: the caller may compress them and call
+    /// [`replace`](Self::replace).
     pub(crate) fn unfinished_text(&self) -> &[u8] {
         self.text.map_or(&[], |text| &self.body.own[text..])
     }
@@ -277,12 +283,14 @@ impl GzipMember {
         self.append_open(open)
     }
 
+    /// Ends the unfinished text, and appends an open stream.
     pub(crate) fn append_open(&mut self, open: &OpenStream) -> Option<()> {
         self.end_text(false)?;
         self.crc.append(open.crc, open.length, open.shift);
         self.body.push_shared(&open.bytes)
     }
 
+    /// Appends the final block and the trailer, and returns the member as a body.
     pub(crate) fn finish(mut self) -> Option<Body> {
         if self.text.is_some() {
             self.end_text(true)?;

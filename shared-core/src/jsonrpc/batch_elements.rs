@@ -11,7 +11,8 @@ use std::ops::Range;
 use super::simd_scan::{end_of_digits, end_of_plain};
 use crate::bytes::push;
 
-/// One response.
+/// One response of a batch, as the spans of its parts in the text; a member is absent if it is
+/// `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RawElement {
     /// Span of the response.
@@ -24,7 +25,7 @@ pub struct RawElement {
     pub error: Option<Range<usize>>,
 }
 
-/// The JSON value that contains the responses.
+/// The shape of a node's response to a batch: an array of responses, a single object, or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchShape {
     /// An array of responses.
@@ -35,7 +36,7 @@ pub enum BatchShape {
     Other,
 }
 
-/// The responses in a text.
+/// The responses to a batch that a text contains, as far as it could be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Elements {
     /// The value that contains the responses.
@@ -57,17 +58,17 @@ impl Elements {
     }
 }
 
-/// The error of refused memory.
+/// The error of memory that was refused while responses were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
-/// The reason why reading ends.
+/// The reason why reading ends before the text does.
 enum ReadError {
     Syntax,
     Memory,
 }
 
-/// Reads an array of responses, or a single one.
+/// Reads a node's response to a batch: an array of responses, or a single one.
 ///
 /// # Errors
 /// [`OutOfMemory`].
@@ -96,6 +97,7 @@ pub fn read(text: &[u8]) -> Result<Elements, OutOfMemory> {
     Ok(elements)
 }
 
+/// A reader of responses, its position in the text, and the containers that are open there.
 struct Reader<'a> {
     text: &'a [u8],
     at: usize,
@@ -103,6 +105,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// Reads the array or the single object, and appends its responses.
     fn elements(&mut self, to: &mut Elements) -> Result<(), ReadError> {
         self.white_space();
         match self.here()? {
@@ -151,6 +154,7 @@ impl Reader<'_> {
         }
     }
 
+    /// Reads one response, and returns the spans of its parts.
     fn element(&mut self) -> Result<RawElement, ReadError> {
         let mut element = RawElement {
             span: self.at..self.at,
@@ -199,7 +203,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Skips a complete value.
+    /// Skips one JSON value of any depth.
     fn value(&mut self) -> Result<(), ReadError> {
         self.open.clear();
         'value: loop {
@@ -353,7 +357,7 @@ impl Reader<'_> {
     }
 }
 
-/// The open containers, innermost last: one bit each, set for objects.
+/// The arrays and objects that are open, innermost last: one bit each, set for objects.
 #[derive(Default)]
 struct OpenContainers {
     bits: Vec<u64>,

@@ -11,7 +11,7 @@ use super::methods::{BlockParam, Method, Path, ResultBlockPath, Step, ANY};
 use super::response::{first_element, member};
 use super::scan::Scanner;
 
-/// A block named by its role, not by a number or hash.
+/// A block that a call names by its role, not by a number or hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tag {
     /// The head.
@@ -26,7 +26,7 @@ pub enum Tag {
     Earliest,
 }
 
-/// An inclusive end of a range.
+/// The first or the last block of an inclusive range, as a log filter names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RangeEnd {
     /// A block's number.
@@ -35,7 +35,8 @@ pub enum RangeEnd {
     Tag(Tag),
 }
 
-/// The block that a call names. An object of EIP-1898 is resolved to its member.
+/// The block or the range on which a call depends, as the call names it. An object of EIP-1898 is
+/// resolved to its member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockReference {
     /// A block's number. It may be beyond the head.
@@ -66,7 +67,7 @@ pub enum BlockReference {
     Invalid,
 }
 
-/// The block to which a result belongs.
+/// The block to which a result belongs, as the result names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ResultBlock {
     /// Number of the block.
@@ -75,7 +76,7 @@ pub struct ResultBlock {
     pub hash: Option<[u8; 32]>,
 }
 
-/// Returns the block that a call of `method` names; `params` are the params that
+/// Returns the block on which a call of `method` depends; `params` are the params that
 /// [`request::parse`](super::request::parse) returns.
 pub fn reference(method: &Method, params: Option<&[u8]>) -> BlockReference {
     match method.at {
@@ -107,6 +108,7 @@ pub fn in_result(method: &Method, result: &[u8]) -> Option<ResultBlock> {
     })
 }
 
+/// Reads the block of a result at the path that an operator's method row names.
 fn block_at_path(path: &Path, result: &[u8]) -> Option<ResultBlock> {
     let object = path
         .steps
@@ -136,7 +138,7 @@ pub fn last_in_list(list: &[u8]) -> Option<u64> {
 
 const NUMBER_OF_PART: &[u8] = b"\"blockNumber\"";
 
-/// Returns the highest block that a part of a text names. The text may be cut anywhere.
+/// Returns the highest block number that a piece of a result names. The text may be cut anywhere.
 pub fn highest_in_text(text: &[u8]) -> Option<u64> {
     let all = memmem::find_iter(text, NUMBER_OF_PART);
     all.filter_map(|at| number_of_member(text, at, NUMBER_OF_PART))
@@ -171,7 +173,7 @@ pub fn result_transaction(method: &Method, result: &[u8]) -> Option<[u8; 32]> {
     hash_of(member(object, "transactionHash").or_else(|| member(object, "hash"))?)
 }
 
-/// Returns the block that the params name; `None` stands for [`BlockReference::Invalid`].
+/// Reads the block that the params name; `None` stands for [`BlockReference::Invalid`].
 fn in_params(at: BlockParam, params: Option<&[u8]>) -> Option<BlockReference> {
     const ABSENT: BlockReference = BlockReference::Tag(Tag::Latest);
     match at {
@@ -196,7 +198,7 @@ fn in_params(at: BlockParam, params: Option<&[u8]>) -> Option<BlockReference> {
     }
 }
 
-/// Reads a block's number, tag or hash, or an object of EIP-1898.
+/// Parses a block's number, tag or hash, or an object of EIP-1898; `None` if it is invalid.
 fn block(value: &[u8]) -> Option<BlockReference> {
     if value.first() != Some(&b'{') {
         return match hash_of(value) {
@@ -218,6 +220,7 @@ fn block(value: &[u8]) -> Option<BlockReference> {
     }
 }
 
+/// Parses the range or the hash of a log filter, which may have the members `others`, too.
 fn range(object: &[u8], others: &[&str]) -> Option<BlockReference> {
     let bound = |value: Option<&[u8]>| match value {
         Some(value) => number_or_tag(value),
@@ -234,6 +237,7 @@ fn range(object: &[u8], others: &[&str]) -> Option<BlockReference> {
     }
 }
 
+/// Returns the reference to a block by its hash, which need not be canonical.
 fn by_hash(hash: [u8; 32]) -> BlockReference {
     BlockReference::Hash {
         hash,
@@ -250,6 +254,7 @@ impl From<RangeEnd> for BlockReference {
     }
 }
 
+/// Parses a block's number or tag; `None` for anything else.
 fn number_or_tag(value: &[u8]) -> Option<RangeEnd> {
     Some(RangeEnd::Tag(match value {
         b"\"latest\"" => Tag::Latest,
@@ -292,8 +297,8 @@ fn hash_of(value: &[u8]) -> Option<[u8; 32]> {
     Some(hash)
 }
 
-/// Returns parameter `n`: `Some(None)` if there are fewer, `None` if the params are not an
-/// array.
+/// Returns parameter `n` of a call: `Some(None)` if there are fewer, `None` if the params are not
+/// an array.
 fn element(params: Option<&[u8]>, n: usize) -> Option<Option<&[u8]>> {
     let Some(params) = params else {
         return Some(None);

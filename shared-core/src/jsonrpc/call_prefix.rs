@@ -9,7 +9,7 @@ use memchr::memchr_iter;
 
 use super::simd_scan::{end_of_digits, end_of_plain};
 
-/// The text of a call, in three parts.
+/// The presumed text of a call at the beginning of a request's rest, split around its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallPrefix<'a> {
     /// Text from the opening bracket to the id.

@@ -4,7 +4,7 @@ use std::collections::hash_map::RandomState;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Creates an empty map whose keys are ids.
+/// Creates an empty map whose keys are ids of calls.
 ///
 /// All maps use the process's hash keys. A map with keys of its own would read a thread-local
 /// variable, whose first use in a thread allocates in C, which ends the process if memory is
@@ -20,7 +20,7 @@ pub(crate) fn prepare() {
     LazyLock::force(&KEYS);
 }
 
-/// Counts the occurrences of each id. Returns `None` if memory is refused.
+/// Counts how often each id occurs. Returns `None` if memory is refused.
 pub(crate) fn counted<'a>(ids: impl Iterator<Item = &'a [u8]>) -> Option<HashMap<&'a [u8], usize>> {
     let mut counts = by_id();
     for id in ids {

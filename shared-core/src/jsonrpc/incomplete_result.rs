@@ -14,6 +14,7 @@ pub fn has_failed_trace(list: &[u8]) -> bool {
     memmem::find(list, b"\"error\"").is_some() && find_failed_trace(list).unwrap_or(false)
 }
 
+/// Searches the list for a failed trace; `None` if it could not be read.
 fn find_failed_trace(list: &[u8]) -> Option<bool> {
     let mut scanner = Scanner::of_value(list);
     let mut another = scanner.kind().ok()? == ValueKind::Array && scanner.first_element().ok()?;
@@ -30,7 +31,7 @@ fn find_failed_trace(list: &[u8]) -> Option<bool> {
     Some(false)
 }
 
-/// Whether the next element has an `error` and is no trace.
+/// Reads the next element of the list, and returns whether it has an `error` and is no trace.
 fn is_failed_trace(scanner: &mut Scanner<'_>, list: &[u8]) -> Option<bool> {
     let (mut has_error, mut has_type, mut has_call, mut has_steps) = (false, false, false, false);
     let mut next = scanner.first_member().ok()?;

@@ -23,7 +23,7 @@ use super::scan::{Quoted, ScanError, Scanner, ValueKind};
 /// the text within it: the limit bounds the work that a request can cause.
 pub const MAX_DEPTH: usize = 32;
 
-/// The key of one response.
+/// The cache key of one response: a hash of 256 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub [u8; 32]);
 
@@ -37,7 +37,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The reason why a call has no key, so that its response is not stored.
+/// The reason why a call has no cache key, so that its response is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyError {
     /// The params are not JSON.
@@ -69,18 +69,18 @@ impl From<ScanError> for KeyError {
     }
 }
 
-/// The builder of the keys of one scope. The scope separates all calls that must not share a
-/// response, by chain, namespace and credentials.
+/// The builder of the cache keys of all calls with one vary key. The vary key separates calls that
+/// must not share a response, by chain, namespace and credentials.
 #[derive(Clone, Copy)]
 pub struct KeyBuilder([u8; 32]);
 
 impl KeyBuilder {
-    /// Creates the builder of a scope.
+    /// Creates the builder for the calls with the vary key `scope`.
     pub fn for_vary_key(scope: &[u8]) -> KeyBuilder {
         KeyBuilder(*blake3::hash(scope).as_bytes())
     }
 
-    /// Returns the key of a call.
+    /// Returns the cache key of a call of `method`. Errors: a [`KeyError`] of the params.
     pub fn key(&self, method: &[u8], params: Option<&[u8]>) -> Result<Key, KeyError> {
         let length = params.map_or(0, <[u8]>::len);
         let mut text = Vec::with_capacity(method.len() + length + 9);
@@ -104,13 +104,14 @@ impl fmt::Debug for KeyBuilder {
     }
 }
 
-/// Returns the key of one call in a scope.
+/// Returns the cache key of one call of `method` with the vary key `scope`. Errors: those of
+/// [`KeyBuilder::key`].
 pub fn key(scope: &[u8], method: &[u8], params: Option<&[u8]>) -> Result<Key, KeyError> {
     KeyBuilder::for_vary_key(scope).key(method, params)
 }
 
-/// Returns the canonical form of a text, which is never longer than the text; `None` if memory is
-/// refused.
+/// Returns the canonical form of a JSON text, which all texts with the same meaning share; it is
+/// never longer than the text. `None` if memory is refused.
 pub fn canonical(source: &[u8]) -> Option<Result<Vec<u8>, KeyError>> {
     let mut text = Vec::new();
     text.try_reserve_exact(source.len()).ok()?;
@@ -129,6 +130,7 @@ struct CanonicalWriter<'a> {
     members: Vec<Member>,
 }
 
+/// A container of the params whose end is not written yet.
 enum Open {
     Array,
     Object {
@@ -139,6 +141,7 @@ enum Open {
     },
 }
 
+/// A member of an open object, by the spans of its name and of its canonical form.
 struct Member {
     /// Span of the name in the source.
     name: Range<usize>,
@@ -251,7 +254,7 @@ impl<'a> CanonicalWriter<'a> {
         }
     }
 
-    /// Starts a member of the innermost container, an object.
+    /// Starts a member of the innermost container, which is an object.
     fn member(&mut self, name: &Quoted) -> Result<(), KeyError> {
         let bytes = &self.source[name.content.clone()];
         if name.escaped || !bytes.is_ascii() {

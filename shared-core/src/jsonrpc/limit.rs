@@ -3,14 +3,15 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-/// The limit of concurrent calls of one rule, in this process.
+/// The maximum number of concurrent calls that one rule permits in this process, and their present
+/// number.
 #[derive(Debug)]
 pub struct ConcurrencyLimit {
     most: usize,
     under_way: AtomicUsize,
 }
 
-/// One slot of a limit, which is released when it is dropped.
+/// A slot of a concurrency limit, which a call holds until it ends: dropping it releases the slot.
 #[derive(Debug)]
 pub struct Permit(Arc<ConcurrencyLimit>);
 
@@ -23,7 +24,7 @@ impl ConcurrencyLimit {
         })
     }
 
-    /// Acquires a slot; `None` if all are in use.
+    /// Takes a slot for a call; `None` if all are in use.
     pub fn acquire(self: &Arc<Self>) -> Option<Permit> {
         let more = |now: usize| (now < self.most).then_some(now + 1);
         let taken = self

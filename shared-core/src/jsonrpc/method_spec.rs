@@ -57,11 +57,11 @@ pub const FORMS: [(&str, &str); 10] = [
 /// Highest index of a parameter that a row can name.
 pub const LAST_PARAMETER: usize = 15;
 
-/// The method rows of an operator.
+/// The method rows that an operator has written, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MethodSpecs(Vec<&'static Method>);
 
-/// The reason why a row was rejected.
+/// The reason why a method row of an operator was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MethodSpecError<'a> {
     /// The name is no name of a method.
@@ -106,7 +106,7 @@ impl fmt::Display for MethodSpecError<'_> {
 impl std::error::Error for MethodSpecError<'_> {}
 
 impl MethodSpecs {
-    /// Adds a row; `words` specify the block on which the method's responses depend.
+    /// Adds the row of a method; `words` specify the block on which the method's responses depend.
     ///
     /// # Errors
     /// Returns [`MethodSpecError`] and leaves the rows unchanged.
@@ -126,7 +126,7 @@ impl MethodSpecs {
         Ok(())
     }
 
-    /// Returns the row of a method, by its exact name.
+    /// Returns the operator's row of a method, by its exact name.
     pub fn find(&self, name: &[u8]) -> Option<&'static Method> {
         let place = self.row_index(name).ok()?;
         self.0.get(place).copied()
@@ -137,8 +137,12 @@ impl MethodSpecs {
     }
 }
 
+/// The meaning of a row's words: the class, and the positions of the block in the call and in the
+/// result.
 type SpecWord = (Class, BlockParam, ResultBlockPath);
 
+/// Reads the words of a row. Errors: a word is unknown, or can't be combined with the one before
+/// it.
 fn read<'a>(words: &[&'a [u8]]) -> Result<SpecWord, MethodSpecError<'a>> {
     let mut meaning = None;
     for &word in words {
@@ -161,7 +165,7 @@ fn is_block(at: BlockParam) -> bool {
     matches!(at, BlockParam::Param(_) | BlockParam::ParamMember(..))
 }
 
-/// Returns the meaning of one word.
+/// Parses one word of a row; `None` if it is unknown.
 fn parse_word(word: &[u8]) -> Option<SpecWord> {
     let (name, value) = std::str::from_utf8(word).ok()?.split_once('=')?;
     let of_block = |at| (Class::ByFinality, at, ResultBlockPath::None);
@@ -190,7 +194,7 @@ fn parse_word(word: &[u8]) -> Option<SpecWord> {
     })
 }
 
-/// Reads `p[N]`, and returns the rest.
+/// Parses `p[N]`, and returns the number and the text after it.
 fn parameter(value: &str) -> Option<(usize, &str)> {
     let (number, rest) = value.strip_prefix("p[")?.split_once(']')?;
     let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
@@ -202,7 +206,7 @@ fn parameter(value: &str) -> Option<(usize, &str)> {
     (number <= LAST_PARAMETER).then_some((number, rest))
 }
 
-/// Reads `.MEMBER` without a rest.
+/// Parses `.MEMBER`, with no text after it.
 fn member(rest: &str) -> Option<&str> {
     rest.strip_prefix('.').filter(|name| is_member(name))
 }
@@ -213,7 +217,7 @@ fn is_member(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(is_of_name)
 }
 
-/// Reads a path of `.MEMBER` and `[0]` that ends in a member.
+/// Parses a path of `.MEMBER` and `[0]` that ends in a member, and interns it.
 fn path(mut way: &str) -> Option<&'static Path> {
     let mut steps = Vec::new();
     while !way.is_empty() {
@@ -251,6 +255,7 @@ static ROWS: Mutex<Vec<&'static Method>> = Mutex::new(Vec::new());
 static PATHS: Mutex<Vec<&'static Path>> = Mutex::new(Vec::new());
 static NAMES: Mutex<Vec<&'static String>> = Mutex::new(Vec::new());
 
+/// Returns the row with these values, which is created once and lives as long as the process.
 fn row(name: &str, class: Class, at: BlockParam, in_result: ResultBlockPath) -> &'static Method {
     let row = Method {
         name: intern_name(name),
@@ -266,6 +271,7 @@ fn intern_name(name: &str) -> &'static str {
     intern::<String>(&NAMES, name.to_owned()).as_str()
 }
 
+/// Returns the equal value in `all`, or adds `new` to it, which then lives as long as the process.
 fn intern<T: PartialEq + 'static>(all: &Mutex<Vec<&'static T>>, new: T) -> &'static T {
     let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = all.iter().copied().find(|known| **known == new) {

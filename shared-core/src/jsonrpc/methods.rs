@@ -8,7 +8,7 @@
 use Class::{ByFinality, Config, Immutable, Never, Tip};
 use ResultBlockPath::{Block, First, Item, Itself};
 
-/// The lifetime of a method's responses.
+/// The freshness class of a method: the lifetime of its responses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Unlimited, for a result that is not `null` and no error.
@@ -23,7 +23,8 @@ pub enum Class {
     Never,
 }
 
-/// The position of the block reference in a call. Parameters are counted from 0.
+/// The position in a call's params of the block reference on which its response depends. Parameters
+/// are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockParam {
     /// The call names no block.
@@ -47,7 +48,7 @@ pub enum BlockParam {
 /// case, which some nodes read as the known ones.
 pub const ANY: &[&str] = &["*"];
 
-/// The position of the block in a result.
+/// The position in a result of the block to which it belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultBlockPath {
     /// The result names no block.
@@ -64,7 +65,8 @@ pub enum ResultBlockPath {
     Path(&'static Path),
 }
 
-/// The path to a block's number in a result. The hash, if there is one, is in the same object.
+/// The path of an operator's method row to a block's number in a result. The hash, if there is one,
+/// is in the same object.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Path {
     /// Steps to the object that contains the number.
@@ -75,7 +77,7 @@ pub struct Path {
     pub hash: String,
 }
 
-/// One step of a path.
+/// One step of a path into a result.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// The step to a member.
@@ -84,7 +86,7 @@ pub enum Step {
     First,
 }
 
-/// A row of the method table.
+/// A row of the method table: the freshness class of a method, and the positions of its block.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Method {
     /// Name of the method; empty for methods without a row.
@@ -132,13 +134,14 @@ impl Method {
     }
 }
 
-/// Returns the row of a method, by its exact name.
+/// Returns the row of a method, by its exact name; methods without a row share one that is never
+/// stored.
 pub fn method(name: &[u8]) -> &'static Method {
     static UNKNOWN: Method = row("", Never, BlockParam::None, ResultBlockPath::None);
     position(name).map_or(&UNKNOWN, |row| &METHODS[row])
 }
 
-/// Returns the index of a method in [`all`].
+/// Returns the index in [`all`] of the method's row, or `None` if it has none.
 pub fn position(name: &[u8]) -> Option<usize> {
     let found = METHODS.binary_search_by(|row| row.name.as_bytes().cmp(name));
     found.ok()
@@ -147,11 +150,12 @@ pub fn position(name: &[u8]) -> Option<usize> {
 /// Number of rows.
 pub const NUMBER: usize = METHODS.len();
 
-/// Returns all rows, sorted by name.
+/// Returns all rows of the method table, sorted by name.
 pub fn all() -> &'static [Method] {
     METHODS
 }
 
+/// Creates a row of the method table.
 const fn row(
     name: &'static str,
     class: Class,

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-/// A table of values by method pattern.
+/// A table of values by method name, whose rows are exact names and prefixes.
 #[derive(Clone, Debug)]
 pub struct Patterns<T> {
     /// Exact names, sorted without regard to case.
@@ -13,6 +13,7 @@ pub struct Patterns<T> {
     beginnings: Vec<Pattern<T>>,
 }
 
+/// A row of the table: an exact name or a prefix, and its value.
 #[derive(Clone, Debug)]
 struct Pattern<T> {
     /// The name as it was written, without its `*`.
@@ -29,7 +30,7 @@ impl<T> Default for Patterns<T> {
     }
 }
 
-/// The reason why a pattern was rejected.
+/// The reason why a pattern of method names was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatternError {
     /// The pattern is neither the name of a method nor a prefix of names.
@@ -50,7 +51,7 @@ impl fmt::Display for PatternError {
 impl std::error::Error for PatternError {}
 
 impl<T> Patterns<T> {
-    /// Adds a pattern with its value.
+    /// Adds a row: a name, or a prefix with `*`, and its value.
     ///
     /// # Errors
     /// Returns [`PatternError`] and leaves the table unchanged.

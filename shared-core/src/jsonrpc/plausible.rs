@@ -13,7 +13,8 @@ pub use sizes::{block_size, counted_block, shows_fewer, BlockName, BlockSize};
 use super::methods::Method;
 use super::response::{content, first_element, member, ResultContent};
 
-/// The result of a plausibility check.
+/// The result of a plausibility check: whether a result contradicts itself, and whether it was read
+/// as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plausibility {
     /// The result contradicts itself.
@@ -67,7 +68,7 @@ fn has_no_condition(filter: &[u8]) -> bool {
     })
 }
 
-/// Whether two values are the same hash.
+/// Whether two JSON texts are the same hash, in any letter case.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.eq_ignore_ascii_case(other)
 }

@@ -13,7 +13,7 @@ use super::scan::{ScanError, Scanner, Value, ValueKind};
 /// Maximum length in bytes of an id that is stored, quotes included.
 pub const MAX_ID: usize = 256;
 
-/// A request that was parsed.
+/// A parsed body of a JSON-RPC request: a single call, or a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     /// One call.
@@ -22,7 +22,7 @@ pub enum Request<'a> {
     Batch(Vec<Call<'a>>),
 }
 
-/// One call of a method.
+/// One call of a JSON-RPC request, as parts of the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call<'a> {
     /// Span of the call in the body, brackets included.
@@ -49,7 +49,8 @@ pub struct MemberOffsets {
     pub params: usize,
 }
 
-/// The reason why a request is forwarded unread. One such call of a batch is sufficient.
+/// The reason why a request is forwarded without being read: nodes may read it in different ways,
+/// or it is no JSON-RPC. One such call of a batch is sufficient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParseRefusal {
     /// The body is not JSON, or nested too deep.
@@ -81,7 +82,7 @@ pub enum ParseRefusal {
 }
 
 impl ParseRefusal {
-    /// Returns the name that logs and metrics show.
+    /// Returns the name of the reason in logs and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             ParseRefusal::Syntax(_) => "syntax",
@@ -122,9 +123,9 @@ pub fn parse(body: &[u8], batch_max: usize) -> Result<Request<'_>, ParseRefusal>
     parse_unknown(body, batch_max, |_| None)
 }
 
-/// Parses a request like [`parse`]. Before a call is read, `known` is called with its position:
-/// it returns exactly the call that reading would return, or `None`. A known call has fewer than
-/// [`MAX_DEPTH`](super::scan::MAX_DEPTH) brackets.
+/// Parses a request like [`parse`], but takes known calls from a callback. Before a call is read,
+/// `known` is called with its position: it returns exactly the call that reading would return, or
+/// `None`. A known call has fewer than [`MAX_DEPTH`](super::scan::MAX_DEPTH) brackets.
 pub fn parse_unknown<'a>(
     body: &'a [u8],
     batch_max: usize,
@@ -147,6 +148,8 @@ pub fn parse_unknown<'a>(
     Ok(request)
 }
 
+/// Reads the calls of an array, each with `call`. Errors: there are more than `batch_max`, or one
+/// is refused.
 fn batch<'a>(
     scanner: &mut Scanner<'a>,
     body: &'a [u8],
@@ -177,9 +180,9 @@ pub(crate) fn estimate_calls(body: &[u8]) -> usize {
     (body.len() / 96 + 1).min(128)
 }
 
-/// Bytes of memory that must be available to read a body of `length` bytes and to look its calls
-/// up. The structures are large only in total, and their allocations can't fail gracefully: the
-/// shortest call has some 40 bytes, and takes twelve times as much.
+/// Estimates the bytes of memory that must be available to read a body of `length` bytes and to
+/// look its calls up. The structures are large only in total, and their allocations can't fail
+/// gracefully: the shortest call has some 40 bytes, and takes twelve times as much.
 pub(crate) fn required_memory(length: usize) -> usize {
     match length {
         0..=0x1000 => 0,
@@ -225,6 +228,7 @@ pub fn read_prefix(text: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     Some((method?, id))
 }
 
+/// The member of a call that a name stands for.
 enum Member {
     Version,
     Id,
@@ -254,6 +258,7 @@ fn member(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Member, ParseRefusal
     }
 }
 
+/// Reads one call, and its positions in the body.
 fn call<'a>(scanner: &mut Scanner<'a>, body: &'a [u8]) -> Result<Call<'a>, ParseRefusal> {
     let start = scanner.start();
     let (mut version, mut id, mut method, mut params) = (false, None, None, None);

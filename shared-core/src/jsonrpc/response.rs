@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::scan::{ScanError, Scanner, ValueKind};
 use crate::bytes::push;
 
-/// One response that may be stored, as spans of its body.
+/// One response of a node that may be stored, as spans of its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// Span of the response, brackets included.
@@ -21,7 +21,7 @@ pub struct Response {
     pub outcome: Outcome,
 }
 
-/// The value of the member that contains the outcome of a call.
+/// The result or the error of a call, as the span of its value in the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Value of `result`: any JSON. An `error` in the same object is `null`.
@@ -30,7 +30,7 @@ pub enum Outcome {
     Error(Range<usize>),
 }
 
-/// The reason why a response can't be stored.
+/// The reason why a node's response can't be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseError {
     /// The body is not JSON, or nested too deep.
@@ -112,6 +112,7 @@ pub fn parse_batch(body: &[u8]) -> Result<Vec<Response>, ResponseError> {
     Ok(answers)
 }
 
+/// Reads one response, and checks its members strictly.
 fn answer(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Response, ResponseError> {
     if scanner.kind()? != ValueKind::Object {
         return Err(ResponseError::NotObject);
@@ -169,7 +170,7 @@ fn answer(scanner: &mut Scanner<'_>, body: &[u8]) -> Result<Response, ResponseEr
     })
 }
 
-/// The content of a result, as far as it matters for caching.
+/// The content of a result, as far as its lifetime in the cache depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultContent {
     /// `null`: the object does not exist, for now.
@@ -184,7 +185,7 @@ pub enum ResultContent {
     Some,
 }
 
-/// Returns the content of a raw result; white space within empty brackets is ignored.
+/// Classifies a raw result by its content; white space within empty brackets is ignored.
 pub fn content(result: &[u8]) -> ResultContent {
     match result {
         b"null" => ResultContent::Null,

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use super::limit::ConcurrencyLimit;
 use super::patterns::{PatternError, Patterns};
 
-/// The rules of a route. Without a rule all methods are allowed.
+/// The rules of a route that allow, deny or limit methods, by name or prefix. Without a rule all
+/// methods are allowed.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     patterns: Patterns<RuleAction>,
@@ -19,7 +20,7 @@ pub struct Rules {
     is_closed: bool,
 }
 
-/// The action of a rule.
+/// The action of one rule on the methods that it matches.
 #[derive(Clone, Debug)]
 pub enum RuleAction {
     /// The method is allowed.
@@ -30,7 +31,7 @@ pub enum RuleAction {
     Limit(Arc<ConcurrencyLimit>),
 }
 
-/// The decision of all rules about a method.
+/// The decision about one method that follows from all rules.
 #[derive(Clone, Copy, Debug)]
 pub enum RuleDecision<'a> {
     /// The method is allowed.
@@ -42,6 +43,7 @@ pub enum RuleDecision<'a> {
 }
 
 impl RuleAction {
+    /// Returns the decision about a method that this rule alone matches.
     fn verdict(&self) -> RuleDecision<'_> {
         match self {
             RuleAction::Allow => RuleDecision::Allowed,
@@ -52,7 +54,7 @@ impl RuleAction {
 }
 
 impl Rules {
-    /// Adds a rule.
+    /// Adds a rule for a method name or a prefix.
     ///
     /// # Errors
     /// Returns [`PatternError`] and leaves the rules unchanged.

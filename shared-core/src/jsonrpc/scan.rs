@@ -30,7 +30,7 @@ const USUAL_WORDS: usize = USUAL_DEPTH / WORD;
 const MAX_WORDS: usize = MAX_DEPTH / WORD;
 const WORD: usize = 64;
 
-/// The error of a text that is not JSON.
+/// The error of a text that is not JSON: the broken rule, and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanError {
     /// Position in bytes from the start of the text.
@@ -39,7 +39,7 @@ pub struct ScanError {
     pub fault: SyntaxErrorKind,
 }
 
-/// The rule that a text breaks.
+/// The rule of JSON that a text breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyntaxErrorKind {
     /// The text is not UTF-8 (RFC 8259, section 8.1).
@@ -76,7 +76,7 @@ impl fmt::Display for ScanError {
 
 impl std::error::Error for ScanError {}
 
-/// The kind of a value, which its first byte shows.
+/// The kind of a JSON value, which its first byte shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
     /// An object.
@@ -108,7 +108,7 @@ impl ValueKind {
     }
 }
 
-/// A string without its quotes.
+/// A string that was read, as the span of its content without the quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quoted {
     /// Span of the content.
@@ -117,7 +117,7 @@ pub struct Quoted {
     pub escaped: bool,
 }
 
-/// A value that was checked and skipped.
+/// A JSON value that was checked and skipped, as its span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
     /// Kind of the value.
@@ -126,7 +126,7 @@ pub struct Value {
     pub span: Range<usize>,
 }
 
-/// A position in a text. See the [module's](self) description.
+/// A strict reader of a JSON text, and its position in it. See the [module's](self) description.
 ///
 /// `first_member` or `first_element` steps into a container, `next_member` or `next_element`
 /// proceeds in it or leaves it; between them the member's or element's value is read in one of
@@ -167,7 +167,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Returns the kind of the next value, by its first byte.
+    /// Returns the kind of the next value, by its first byte, without reading it.
     #[inline]
     pub fn kind(&mut self) -> Result<ValueKind, ScanError> {
         self.white_space();
@@ -265,7 +265,7 @@ impl<'a> Scanner<'a> {
         self.next_separator(b']')
     }
 
-    /// Reads a string.
+    /// Reads a string value, quotes included.
     pub fn string(&mut self) -> Result<Quoted, ScanError> {
         self.white_space();
         if self.here()? != b'"' {
@@ -314,7 +314,7 @@ impl<'a> Scanner<'a> {
         self.container::<MAX_WORDS>()
     }
 
-    /// Reads a container. One iteration of the loop reads one value.
+    /// Checks and skips a container. One iteration of the loop reads one value.
     fn container<const WORDS: usize>(&mut self) -> Result<(), ScanError> {
         let mut open = Open::<WORDS>::new();
         let most = (WORDS * WORD).min(MAX_DEPTH - self.depth);
@@ -370,6 +370,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// Steps into a container that begins with `bracket`. Errors: it does not, or is nested too
+    /// deep.
     fn enter(&mut self, bracket: u8) -> Result<(), ScanError> {
         self.white_space();
         if self.here()? != bracket {
@@ -389,6 +391,8 @@ impl<'a> Scanner<'a> {
         self.at += 1;
     }
 
+    /// Reads the comma before the next element or member, or the bracket `closing`; returns whether
+    /// it was a comma.
     fn next_separator(&mut self, closing: u8) -> Result<bool, ScanError> {
         self.white_space();
         let byte = self.here()?;
@@ -441,7 +445,7 @@ impl<'a> Scanner<'a> {
         Ok(Quoted { content, escaped })
     }
 
-    /// Reads a number or one of the three literals.
+    /// Checks and skips a number, `true`, `false` or `null`.
     #[inline(always)]
     fn scalar(&mut self) -> Result<(), ScanError> {
         match self.here()? {
@@ -532,7 +536,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// The open containers, innermost last: one bit each, set for objects.
+/// A record of the open arrays and objects, innermost last: one bit each, set for objects.
 struct Open<const WORDS: usize> {
     bits: [u64; WORDS],
     depth: usize,
@@ -571,7 +575,7 @@ impl<const WORDS: usize> Open<WORDS> {
     }
 }
 
-/// Checks a whole text.
+/// Checks that a whole text is one JSON value, and returns its kind and span.
 pub fn check(text: &[u8]) -> Result<Value, ScanError> {
     let mut scanner = Scanner::of_text(text)?;
     let value = scanner.value()?;

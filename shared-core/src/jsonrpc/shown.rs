@@ -9,7 +9,7 @@ use super::response::{content, first_element, member, ResultContent};
 /// Maximum number of blocks in a response to `eth_feeHistory`.
 const MAX_FEE_HISTORY: u64 = 1024;
 
-/// A block that a response shows.
+/// The number of a block that a response shows to its client, and its relation to the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownBlockKind {
     /// The head, requested as such.
@@ -22,7 +22,7 @@ pub enum ShownBlockKind {
     Named(u64),
 }
 
-/// The facts of a call that identify the blocks in its response.
+/// The facts about a call from which the blocks in its response are identified.
 #[derive(Clone, Copy, Debug)]
 pub struct ShownBlocks {
     method: &'static Method,

@@ -35,7 +35,7 @@ pub fn end_of_digits(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Returns the index of the lowest byte of a word that is no digit.
+/// Returns the index of the lowest byte of a word that is no decimal digit.
 #[inline(always)]
 fn first_non_digit(word: u64) -> Option<usize> {
     const ONES: u64 = u64::MAX / 0xFF;
@@ -55,6 +55,7 @@ fn is_plain(byte: u8) -> bool {
     byte >= 0x20 && byte != b'"' && byte != b'\\'
 }
 
+/// Returns the index of the first byte of a block that is not a plain part of a string.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn first_special(block: &[u8; 16]) -> Option<usize> {
@@ -78,6 +79,7 @@ fn first_special(block: &[u8; 16]) -> Option<usize> {
     }
 }
 
+/// Returns the index of the first byte of a block that is not a plain part of a string.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 fn first_special(block: &[u8; 8]) -> Option<usize> {

@@ -32,7 +32,7 @@ pub fn end_of_escape(text: &[u8], at: usize) -> Result<usize, ScanError> {
     }
 }
 
-/// Reads four hexadecimal digits.
+/// Reads the four hexadecimal digits of an escape `\u`, which are a UTF-16 code unit.
 fn code_unit(text: &[u8], at: usize) -> Result<u32, ScanError> {
     (at..at + 4).try_fold(0, |unit, offset| {
         let error = |fault| ScanError { offset, fault };

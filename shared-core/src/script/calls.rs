@@ -8,7 +8,7 @@ use crate::jsonrpc::request::{parse, required_memory, Call, ParseRefusal, Reques
 use crate::memory;
 use crate::request_coding::BodyCoding;
 
-/// The reason why a request has no calls. Programs receive it as one word.
+/// The reason why a program receives no calls of a request. Programs receive it as one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallsError {
     /// The body is empty.
@@ -35,7 +35,8 @@ impl fmt::Display for CallsError {
     }
 }
 
-/// Decodes a body to at most `most` bytes. `codings` are the lines of `Content-Encoding`.
+/// Decompresses a request's body to at most `most` bytes. `codings` are the lines of
+/// `Content-Encoding`.
 ///
 /// # Errors
 /// The reason as [`CallsError`].

@@ -31,12 +31,13 @@ fn parse_form(text: &str) -> Result<InputForm, String> {
     }
 }
 
-/// A type with the schema that contains it.
+/// A type that a program has named, with the schema that contains it.
 struct ResolvedType {
     schema: Types,
     ty: TypeId,
 }
 
+/// The schema of a type: one that is shared, or one with a type expression of the program.
 enum Types {
     /// The schema of the fork.
     Named(&'static Schema),
@@ -93,6 +94,7 @@ impl SszTypeName<'_> {
         of.ok_or_else(|| format!("{name} gives no one type: name that"))
     }
 
+    /// Finds the type in a fork; `None` if it depends on the fork and none is set.
     fn find(&self, fork: Option<Fork>) -> Result<Option<ResolvedType>, String> {
         let (preset, name) = (self.preset()?, self.type_name(fork)?);
         let fork = match fork {
@@ -122,7 +124,7 @@ fn error_text(error: SszError) -> String {
     error.to_string()
 }
 
-/// Converts JSON to SSZ.
+/// Converts a value from JSON to SSZ.
 ///
 /// # Errors
 /// The error in the JSON, in `type_name` or in `form`.
@@ -170,7 +172,7 @@ fn by_version(
     reader.end().map_err(error_text)
 }
 
-/// Converts SSZ, or its part at a path, to JSON.
+/// Converts a value, or its part at a path, from SSZ to JSON.
 ///
 /// # Errors
 /// The error in the SSZ, in `type_name` or in the path.
@@ -181,7 +183,7 @@ pub fn to_json(type_name: &SszTypeName<'_>, path: &str, ssz: &[u8]) -> Result<Ve
     json_of(&schema, ty, part).map_err(error_text)
 }
 
-/// Checks that `ssz` is a value of the type by all rules.
+/// Checks that `ssz` is a valid value of the type, by all rules of SSZ.
 ///
 /// # Errors
 /// The error in the SSZ, or in `type_name`.

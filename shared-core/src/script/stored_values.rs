@@ -30,7 +30,7 @@ const KEY: &[u8; 32] = b"sszip: values that scripts keep.";
 /// Maximum lifetime of a value: a hundred years, in milliseconds.
 const MAX_TTL_MS: u64 = 100 * 365 * 86_400_000;
 
-/// The reason why a value is not stored, or not found.
+/// The reason why a program's value is not stored, or not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoredValueError {
     /// The hot tier is disabled.
@@ -74,8 +74,8 @@ pub fn get(shared: &Shared, name: &[u8], now: u64) -> Result<Option<Bytes>, Stor
         .ok_or(StoredValueError::Memory)
 }
 
-/// Stores a value in memory for `ttl` milliseconds. Returns the request that stores it at the
-/// owner, if there is one.
+/// Stores a program's value in memory for `ttl` milliseconds, in place of an earlier one of that
+/// name. Returns the request that stores it at the owner, if there is one.
 ///
 /// # Errors
 /// The reason as [`StoredValueError`]. No value has that name in memory then, unless only the
@@ -117,8 +117,8 @@ pub fn set(
     Ok(Some(text))
 }
 
-/// Removes a value from memory. Returns the request that purges it everywhere, if there is an
-/// owner.
+/// Removes the named value from memory. Returns the request that purges it everywhere, if there is
+/// an owner.
 ///
 /// # Errors
 /// The reason as [`StoredValueError`].
@@ -152,8 +152,8 @@ pub fn purge(shared: &Shared, query: &[u8]) -> Result<Option<Vec<u8>>, String> {
         .ok_or_else(|| StoredValueError::Memory.to_string())
 }
 
-/// Returns the owner, if there is one. A connection to an owner that is down is not attempted for
-/// each value.
+/// Returns the client of the owner, if there is an owner. Errors: it is down; no connection is
+/// attempted for each value.
 fn reachable_owner(shared: &Shared) -> Result<Option<&dyn OwnerClient>, StoredValueError> {
     match shared.owner() {
         Some(owner) if !owner.is_up() => Err(StoredValueError::Down),

@@ -20,12 +20,14 @@ pub fn check(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<(), SszError> {
     Check { schema, ssz }.value(ty, 0..ssz.len())
 }
 
+/// The walker that validates the values in `ssz` recursively; ranges are positions in `ssz`.
 struct Check<'s> {
     schema: &'s Schema,
     ssz: &'s [u8],
 }
 
 impl Check<'_> {
+    /// Checks the value of the type `ty` that occupies `range`.
     fn value(&self, ty: TypeId, range: Range<usize>) -> Result<(), SszError> {
         let ty = self.schema.get(ty);
         let at = range.start;
@@ -101,9 +103,9 @@ impl Check<'_> {
         }
     }
 
-    /// Checks a container whose offsets and fixed-size fields are valid; its other fields are
-    /// validated here, and may be invalid. `None`: an offset or a fixed-size field is invalid, and
-    /// the slow path reports it.
+    /// Checks the offsets and the fixed-size fields of a container in one pass, then each of its
+    /// variable-size fields; the result is that of the latter. `None`: an offset or a fixed-size
+    /// field is invalid, and the slow path reports it.
     fn check_container_fast(
         &self,
         container: &Container,
@@ -146,6 +148,7 @@ impl Check<'_> {
         Some(Ok(()))
     }
 
+    /// Checks a list: its number of elements against `limit`, then each element.
     fn list(&self, of: TypeId, limit: Limit, range: Range<usize>) -> Result<(), SszError> {
         match self.schema.get(of).size {
             Some(size) => {
@@ -160,7 +163,7 @@ impl Check<'_> {
         }
     }
 
-    /// Checks elements of fixed size.
+    /// Checks the elements of a list or vector, each of which has `size` bytes.
     fn fixed(&self, of: TypeId, size: usize, range: Range<usize>) -> Result<(), SszError> {
         let ty = self.schema.get(of);
         if ty.is_plain {
@@ -181,7 +184,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks elements of variable size.
+    /// Checks the elements of a list or vector whose type has no fixed size, and their number: at
+    /// most `limit`, and `exactly` that of a vector.
     fn variable(
         &self,
         of: TypeId,
@@ -290,7 +294,7 @@ impl Iterator for Elements<'_> {
     }
 }
 
-/// Iterator over the fields of a container, which checks their offsets.
+/// Iterator over the positions of a container's fields, which checks their offsets.
 pub(super) struct Parts<'s> {
     schema: &'s Schema,
     fields: std::slice::Iter<'s, super::schema::Field>,
@@ -350,7 +354,9 @@ impl Iterator for Parts<'_> {
     }
 }
 
-/// The part of `range` between two offsets. `at` is the position of the first offset.
+/// Returns the part of `range` between two offsets, which the caller has read; `at` is the position
+/// of the first offset, for errors. Errors: an offset is below `least`, exceeds the range, or
+/// exceeds the next one.
 fn part(
     range: &Range<usize>,
     at: usize,
@@ -379,7 +385,7 @@ fn part(
     Ok(range.start + begin..range.start + end)
 }
 
-/// The offset that is stored at `at` in `range`.
+/// Reads the offset, of four bytes, that is stored `at` bytes into `range`.
 fn offset(ssz: &[u8], range: &Range<usize>, at: usize) -> Result<usize, SszError> {
     let bytes = ssz[range.clone()]
         .get(at..)
@@ -409,7 +415,8 @@ fn check_limit(at: usize, count: usize, limit: Limit) -> Result<(), SszError> {
     }
 }
 
-/// Checks the unused bits of `bytes`, whose length is valid.
+/// Checks that the unused bits in the last byte of a bitvector are 0; the length of `bytes` is
+/// valid already.
 pub(super) fn bitvector(bytes: &[u8], bits: usize) -> Result<(), String> {
     let unused = bits % 8;
     match bytes.last() {
@@ -420,6 +427,7 @@ pub(super) fn bitvector(bytes: &[u8], bits: usize) -> Result<(), String> {
     }
 }
 
+/// Checks that a bitlist has a delimiter, and no more bits than `limit`.
 pub(super) fn bitlist(bytes: &[u8], limit: Limit) -> Result<(), String> {
     match bits(bytes) {
         None if bytes.is_empty() => Err("a bitlist has at least its delimiter".into()),
@@ -433,7 +441,7 @@ pub(super) fn bitlist(bytes: &[u8], limit: Limit) -> Result<(), String> {
     }
 }
 
-/// Number of bits of a bitlist, or `None` if it has no delimiter.
+/// Counts the bits of a bitlist before its delimiter; `None` if it has no delimiter.
 pub(super) fn bits(bytes: &[u8]) -> Option<usize> {
     let last = bytes.last().filter(|last| **last != 0)?;
     Some((bytes.len() - 1) * 8 + last.ilog2() as usize)

@@ -21,7 +21,7 @@ pub enum Step {
     Element(u64),
 }
 
-/// The kind of an error.
+/// The rule that a value breaks, or the cause for which a reader stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SszErrorKind {
@@ -42,7 +42,7 @@ pub enum SszErrorKind {
 }
 
 impl SszError {
-    /// Creates an error at byte `at` of the input.
+    /// Creates an error at byte `at` of the input, with an empty path.
     pub(crate) fn new(at: impl TryInto<u64>, problem: SszErrorKind) -> Self {
         Self {
             steps: Vec::new(),
@@ -55,7 +55,7 @@ impl SszError {
         Self::new(at, SszErrorKind::Because(why.into()))
     }
 
-    /// Adds a step to the path from outside.
+    /// Prepends a step to the path: the caller is the reader of the enclosing value.
     pub(crate) fn inside(mut self, step: Step) -> Self {
         self.steps.push(step);
         self
@@ -69,17 +69,17 @@ impl SszError {
         self.inside(Step::Element(index.try_into().unwrap_or(u64::MAX)))
     }
 
-    /// Byte of the input at which the value begins, or the error is.
+    /// Returns the position in the input, in bytes, at which the value begins or the error is.
     pub fn at(&self) -> u64 {
         self.at
     }
 
-    /// The kind of the error.
+    /// Returns the rule that is broken, without path and position.
     pub fn problem(&self) -> &SszErrorKind {
         &self.problem
     }
 
-    /// Path of the value, as `body.attestations[3].data`; empty for the whole value.
+    /// Returns the path of the value, as `body.attestations[3].data`; empty for the whole value.
     pub fn path(&self) -> String {
         let mut path = String::new();
         for step in self.steps.iter().rev() {

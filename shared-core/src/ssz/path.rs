@@ -44,7 +44,8 @@ pub fn elements(
     Elements::new(ssz, list)
 }
 
-/// Resolves the first step of a path, and returns the remaining steps.
+/// Resolves the first step of a path in a value, and returns the type and position of the part with
+/// the remaining steps.
 fn step<'p>(
     schema: &Schema,
     (ty, range): (TypeId, Range<usize>),

@@ -31,11 +31,11 @@ const LAYOUT: usize = 0;
 const SINCE: usize = 1;
 const HEAD: usize = 8;
 
-/// The metrics board of a host's process, or of several that share its memory.
+/// The shared memory with the metrics of a host's process, or of several, as an array of counters.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricsBoard(&'static [AtomicU64]);
 
-/// The sums over all parts.
+/// The metrics of all workers together: the sums over all parts of a board.
 #[derive(Clone, Debug)]
 pub struct MetricsTotals {
     /// Start of counting, in seconds since 1970.
@@ -78,12 +78,14 @@ impl MetricsBoard {
         Some(board)
     }
 
-    /// Attaches to a board that is initialized.
+    /// Attaches to the memory of a board that another process has initialized. `None`: the memory
+    /// has too few values.
     pub fn attach(numbers: &'static [AtomicU64]) -> Option<Self> {
         Some(Self(numbers.get(..Self::LENGTH)?))
     }
 
-    /// Adds the metrics of an exchange. No other running worker may have the number `worker`.
+    /// Adds the metrics of one finished exchange to the part of a worker. No other running worker
+    /// may have the number `worker`.
     pub fn count(self, worker: usize, tally: &ExchangeTally) {
         match worker < SHARED {
             true => self.add(worker, tally, |number, by| {
@@ -112,7 +114,7 @@ impl MetricsBoard {
         }
     }
 
-    /// Sets the gauges of a worker.
+    /// Sets all gauges in the part of a worker.
     pub fn set_gauges(self, worker: usize, gauges: [u64; GAUGES.len()]) {
         let part = self.part(worker);
         for (place, now) in part[GAUGE..].iter().zip(gauges) {
@@ -131,7 +133,7 @@ impl MetricsBoard {
         show(WAITING, process.shared.flights.waiting());
     }
 
-    /// Returns the sums over all parts.
+    /// Computes the sums over the parts of all workers.
     pub fn totals(self) -> MetricsTotals {
         let mut all = [0; PART];
         for part in self.0[HEAD..].chunks_exact(PART) {
@@ -166,7 +168,8 @@ impl MetricsBoard {
     }
 }
 
-/// Identifier of the layout, which differs if other metrics are counted, or at other positions.
+/// Computes the identifier of the board's layout, which differs if other metrics are counted, or at
+/// other positions.
 fn layout() -> u64 {
     let mut known = blake3::Hasher::new();
     for name in names().map(Option::unwrap_or_default) {

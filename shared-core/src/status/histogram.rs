@@ -9,7 +9,7 @@ const BOUNDS: usize = 2 * (26 - FIRST as usize) + 1;
 /// Number of buckets.
 pub const BUCKETS: usize = BOUNDS + 1;
 
-/// Returns the bucket of a duration in microseconds.
+/// Returns the index of the bucket that counts a duration in microseconds.
 pub fn bucket_of(microseconds: u64) -> usize {
     let below = microseconds.saturating_sub(1);
     if below >> FIRST == 0 {
@@ -21,7 +21,7 @@ pub fn bucket_of(microseconds: u64) -> usize {
     bucket.min(BOUNDS)
 }
 
-/// Returns the upper bound of a bucket in microseconds, or `None` for the last one.
+/// Returns the upper bound of a bucket in microseconds, or `None` for the last one, which has none.
 pub fn bound(bucket: usize) -> Option<u64> {
     let doubling = 1 << (FIRST as usize + bucket.div_ceil(2));
     (bucket < BOUNDS).then_some(match bucket % 2 {

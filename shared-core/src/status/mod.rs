@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use self::report::Report;
 
-/// The format of a report.
+/// The format in which the status location writes the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// The status page.
@@ -55,7 +55,7 @@ impl Format {
         Ok(format)
     }
 
-    /// The media type of the format.
+    /// Returns the media type of a response in the format.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Page => "text/html; charset=utf-8",
@@ -64,7 +64,7 @@ impl Format {
         }
     }
 
-    /// Writes the report that `report` returns.
+    /// Formats the report that `report` returns, which is not called for the page.
     pub fn write(self, report: impl FnOnce() -> Report) -> String {
         match self {
             Self::Page => PAGE.into(),
@@ -73,7 +73,7 @@ impl Format {
         }
     }
 
-    /// Writes the report of an owner alone, from its own JSON (docs/owner-protocol.md).
+    /// Formats the report of an owner alone, from its own JSON (docs/owner-protocol.md).
     pub fn write_of_owner(self, owner: Value) -> String {
         match self {
             Self::Page => PAGE.into(),
@@ -82,7 +82,7 @@ impl Format {
         }
     }
 
-    /// Whether the report includes the reply of the store's owner.
+    /// Whether the format shows the report of the store's owner, which the host must then request.
     pub fn needs_owner(self) -> bool {
         self != Self::Page
     }

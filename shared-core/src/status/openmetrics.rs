@@ -150,12 +150,12 @@ const TOTALS: [(&str, &str, &str, Option<Unit>); 14] = [
     ),
 ];
 
-/// Writes the report of the workers and the owner.
+/// Formats the report of the workers and the owner as OpenMetrics.
 pub fn write(report: Report) -> String {
     collect(report)
 }
 
-/// Writes the report of an owner alone.
+/// Formats the report of an owner alone as OpenMetrics.
 pub fn write_of_owner(owner: Value) -> String {
     collect(Owner(owner))
 }
@@ -169,6 +169,7 @@ fn collect(collector: impl Collector) -> String {
     written
 }
 
+/// The JSON of an owner's report, as a collector of metrics.
 #[derive(Debug)]
 struct Owner(Value);
 
@@ -284,7 +285,7 @@ fn gauge(to: &mut DescriptorEncoder<'_>, name: &str, help: &str, now: f64) -> Re
         .encode_gauge(&now)
 }
 
-/// Writes the report of an owner (docs/owner-protocol.md).
+/// Writes the metrics in the JSON of an owner's report (docs/owner-protocol.md).
 fn write_owner_metrics(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<(), Error> {
     const GAUGES: [(&str, &str, &str); 11] = [
         (

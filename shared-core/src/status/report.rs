@@ -6,7 +6,7 @@ use super::board::{LatencyHistogram, MetricsTotals};
 use super::histogram::quantile;
 use crate::metrics::{names, LatencyKind, GAUGES, OTHER};
 
-/// All values of a report.
+/// All metrics that the status location shows, of the workers and the owner.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The host and its version: `nginx/1.22.1`.
@@ -21,7 +21,7 @@ pub struct Report {
     pub has_owner: bool,
 }
 
-/// Name of the codec library for level 1, the default.
+/// Returns the name of the codec library that compresses at level 1, the default.
 pub fn encoder() -> &'static str {
     match crate::gzip::has_isal() {
         true => "igzip",
@@ -32,7 +32,8 @@ pub fn encoder() -> &'static str {
 /// Name and version of this software.
 pub const SOFTWARE: &str = concat!("sszip/", env!("CARGO_PKG_VERSION"));
 
-/// Splits the name of a counter into its family and its member.
+/// Splits the name of a counter into its family and its member; the family is empty for single
+/// counters.
 pub(super) fn split(name: &str) -> (&str, Option<&str>) {
     const FAMILIES: [&str; 10] = [
         "verified",
@@ -57,7 +58,7 @@ pub(super) fn split(name: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Metrics of one method.
+/// The metrics of one method, as the report shows them.
 #[derive(Clone, Copy, Debug, Default)]
 struct MethodReport {
     calls: u64,
@@ -202,8 +203,8 @@ fn ratio(part: u64, all: u64) -> Option<f64> {
     (all > 0).then(|| (part as f64 / all as f64 * 10_000.0).round() / 10_000.0)
 }
 
-/// Estimated node time of the hits: the mean of the method's other calls, or, if there are none, of
-/// all misses.
+/// Estimates the node time that the hits have saved, in seconds: by the mean of the method's other
+/// calls, or, if there are none, of all misses.
 fn seconds_saved(methods: &[(&str, MethodReport)], miss: &LatencyHistogram, saved: u64) -> f64 {
     let mean = |sum: u64, count: u64| match count {
         0 => 0.0,

@@ -9,7 +9,8 @@ use sha2::{Digest, Sha256};
 
 use crate::ssz::{hash_tree_root, Fork, Preset, Schema};
 
-/// Four bytes that identify a fork in light client updates.
+/// The four bytes that identify a fork of one chain in light client updates (consensus-specs,
+/// `ForkDigest`).
 pub type ForkDigest = [u8; 4];
 
 /// Maximum number of entries of the blob schedule. Mainnet has three; a test network may have more.
@@ -18,7 +19,7 @@ const MAX_BLOB_LIMITS: usize = 64;
 /// Epoch of a fork that is not scheduled.
 const FAR_FUTURE: u64 = u64::MAX;
 
-/// Preset and fork digests of a chain.
+/// The facts about a node's chain that a conversion needs: its preset and its fork digests.
 #[derive(Clone, Debug)]
 pub struct Chain {
     /// The preset of the chain.
@@ -27,7 +28,7 @@ pub struct Chain {
     pub digests: Option<Arc<ForkDigests>>,
 }
 
-/// The response of a node to `/eth/v1/config/spec`.
+/// The facts that are read from a node's response to `/eth/v1/config/spec`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSpec {
     /// The preset of the chain.
@@ -36,7 +37,8 @@ pub struct NodeSpec {
     pub forks: Option<ForkSchedule>,
 }
 
-/// Fork schedule of a chain, including future forks.
+/// The epochs at which the forks of a chain are activated, including future ones, and its blob
+/// limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForkSchedule {
     slots_per_epoch: u64,
@@ -47,7 +49,7 @@ pub struct ForkSchedule {
     blobs: Vec<(u64, u64)>,
 }
 
-/// Fork digests of a chain by epoch.
+/// The fork digests of a chain, each with the epoch from which on it is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForkDigests {
     slots_per_epoch: u64,
@@ -56,8 +58,8 @@ pub struct ForkDigests {
 }
 
 impl NodeSpec {
-    /// Reads the body of the node's response. Returns `None` if it is not a spec, or if its
-    /// constants contradict its preset.
+    /// Reads the body of a node's response to `/eth/v1/config/spec`. Returns `None` if it is not a
+    /// spec, or if its constants contradict its preset.
     pub fn read(body: &[u8]) -> Option<Self> {
         let body: Value = serde_json::from_slice(body).ok()?;
         let spec = body.get("data")?;
@@ -77,13 +79,15 @@ impl NodeSpec {
     }
 }
 
-/// Returns the genesis validators root from the body of a response to `/eth/v1/beacon/genesis`.
+/// Reads the genesis validators root from the body of a node's response to
+/// `/eth/v1/beacon/genesis`.
 pub fn genesis_root(body: &[u8]) -> Option<[u8; 32]> {
     let body: Value = serde_json::from_slice(body).ok()?;
     bytes(body.get("data")?.get("genesis_validators_root")?)
 }
 
 impl ForkSchedule {
+    /// Reads the fork schedule from a spec; `None` if it lacks a value.
     fn read(spec: &Value, slots_per_epoch: u64) -> Option<Self> {
         let mut scheduled: Vec<(u64, Fork, [u8; 4])> = Vec::new();
         for fork in Fork::ALL {
@@ -131,7 +135,8 @@ impl ForkSchedule {
         })
     }
 
-    /// Computes the fork digests for the given genesis validators root.
+    /// Computes the fork digests of the chain with the genesis validators root `genesis_root`.
+    /// `None` if the schedule is not sufficient.
     pub fn digests(&self, genesis_root: &[u8; 32]) -> Option<ForkDigests> {
         let fulu = self
             .scheduled
@@ -158,7 +163,8 @@ impl ForkSchedule {
         })
     }
 
-    /// Blob parameters of an epoch (consensus-specs, `get_blob_parameters`).
+    /// Returns the blob limit of an epoch, after the first epoch in which it is valid
+    /// (consensus-specs, `get_blob_parameters`).
     fn blob_limit(&self, epoch: u64) -> Option<(u64, u64)> {
         let (first, schedule) = self.blobs.split_first()?;
         let mut so_far = schedule.iter().rev().skip_while(|(at, _)| *at > epoch);
@@ -167,14 +173,14 @@ impl ForkSchedule {
 }
 
 impl ForkDigests {
-    /// Returns the fork and the digest of a slot.
+    /// Returns the fork that is active at a slot, and its digest.
     pub fn at_slot(&self, slot: u64) -> Option<(Fork, ForkDigest)> {
         let epoch = slot / self.slots_per_epoch;
         let mut so_far = self.since.iter().rev().skip_while(|(at, ..)| *at > epoch);
         so_far.next().map(|(_, fork, digest)| (*fork, *digest))
     }
 
-    /// Returns the fork that a digest identifies.
+    /// Returns the fork that a digest identifies on this chain; `None` if none does.
     pub fn fork(&self, digest: ForkDigest) -> Option<Fork> {
         let found = self.since.iter().find(|(.., known)| *known == digest);
         found.map(|(_, fork, _)| *fork)
@@ -211,6 +217,7 @@ fn number(value: &Value) -> Option<u64> {
     }
 }
 
+/// Decodes a member with `0x` and hex digits to exactly `LENGTH` bytes.
 fn bytes<const LENGTH: usize>(value: &Value) -> Option<[u8; LENGTH]> {
     let hex = value.as_str()?.strip_prefix("0x")?;
     const_hex::decode_to_array(hex).ok()

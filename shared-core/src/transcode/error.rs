@@ -7,7 +7,8 @@ use crate::cache::reason::Reason;
 use crate::mode::Mode;
 use crate::ssz::{Fork, SszError, SszErrorKind};
 
-/// The reason why a response is not available in the other format.
+/// The reason why a body is not available in the other format, as logs, metrics and 406 responses
+/// name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TranscodeError {
     /// No fork is named before the value. The fork is never guessed.
@@ -47,7 +48,7 @@ pub enum TranscodeError {
 }
 
 impl TranscodeError {
-    /// The mode of the error, for logs and metrics.
+    /// Returns the mode that logs and metrics show for the error.
     pub fn mode(&self) -> Mode {
         match self {
             TranscodeError::NoVersion | TranscodeError::ExtraJson => Mode::SszVersion,
@@ -73,7 +74,7 @@ impl TranscodeError {
         matches!(self, TranscodeError::Memory | TranscodeError::Busy)
     }
 
-    /// The reason for a response that is not stored.
+    /// Returns the reason for which a response with this error is not stored.
     pub fn reason(&self) -> Reason {
         match self {
             TranscodeError::NoVersion | TranscodeError::ExtraJson => Reason::SszVersion,

@@ -49,7 +49,7 @@ pub const TYPE: &str = "Sszip-Type";
 /// Media type of JSON.
 pub const JSON: &[u8] = b"application/json";
 
-/// The two formats of a value.
+/// The format of a value in a body: JSON or SSZ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// The value in an envelope.
@@ -59,7 +59,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Returns the format of a `Content-Type`, or `None` if it is neither.
+    /// Returns the format that a `Content-Type` declares, or `None` if it is neither.
     pub fn from_content_type(content_type: &[u8]) -> Option<Self> {
         match () {
             () if media_type::names_json(content_type) => Some(Format::Json),
@@ -68,7 +68,7 @@ impl Format {
         }
     }
 
-    /// The media type of the format.
+    /// Returns the media type of the format, for `Content-Type` and `Accept`.
     pub fn media_type(self) -> &'static [u8] {
         match self {
             Format::Json => JSON,
@@ -77,7 +77,8 @@ impl Format {
     }
 }
 
-/// A request to a route with SSZ responses, or a call with an SSZ result.
+/// A request whose response may be transcoded: the type of its response, and the format that the
+/// client prefers.
 #[derive(Clone, Copy, Debug)]
 pub struct TranscodeRequest {
     /// The response type of the route or call.
@@ -132,7 +133,8 @@ impl TranscodeRequest {
         takes_one.then_some(Self { gives, wish })
     }
 
-    /// The format that the client is to receive, or `None` for the format that the node sends.
+    /// Returns the format that the client is to receive, or `None` for the format that the node
+    /// sends.
     pub fn format(self) -> Option<Format> {
         match self.wish {
             FormatPreference::Ssz | FormatPreference::SszOnly => Some(Format::Ssz),
@@ -168,12 +170,13 @@ impl TranscodeRequest {
             )
     }
 
-    /// Whether one format can be converted to the other.
+    /// Whether the response has an SSZ type, so that one format can be converted to the other.
     pub fn is_typed(self) -> bool {
         *self.gives != ResponseType::Untyped
     }
 
-    /// Whether the response's SSZ names its forks by digests.
+    /// Whether the response's SSZ names its forks by digests, which the chain's fork schedule must
+    /// resolve.
     pub fn names_forks(self) -> bool {
         self.gives.names_forks()
     }
@@ -193,7 +196,8 @@ impl TranscodeRequest {
         matches!(self.gives, ResponseType::Reply(..))
     }
 
-    /// Type of an SSZ response for the header [`TYPE`], where the route does not determine it.
+    /// Returns the value of the header [`TYPE`] for an SSZ response, or `None` where the route
+    /// determines the type.
     pub fn ssz_type_header(self) -> Option<String> {
         self.gives.label()
     }

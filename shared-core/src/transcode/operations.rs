@@ -6,7 +6,7 @@ use crate::beacon;
 
 const TABLE: &str = include_str!("../../../tests/beacon/operations.tsv");
 
-/// An operation of the table.
+/// A row of the table: one operation of the Beacon API, and whether it has SSZ bodies.
 struct Operation {
     method: &'static str,
     /// Path with a `*` in place of each parameter.
@@ -16,7 +16,7 @@ struct Operation {
 }
 
 impl Operation {
-    /// A target whose path matches the operation.
+    /// Returns a target whose path matches the operation, with its parameters replaced.
     fn target(&self) -> String {
         format!("{}?a=b", self.path.replace('*', "1"))
     }

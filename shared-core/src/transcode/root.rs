@@ -5,11 +5,11 @@ use super::transcoder::Transcoded;
 use crate::beacon;
 use crate::ssz::{hash_tree_root, select, Schema, TypeId};
 
-/// A hash tree root.
+/// The hash tree root of a value, of 32 bytes.
 pub type Root = [u8; 32];
 
-/// Path of the part of a value whose root names the value in a request's path, if there is one. For
-/// a block and its header it is the signed message without the signature.
+/// Returns the path of the part of a value whose root names the value in a request's path, if there
+/// is one. For a block and its header it is the signed message without the signature.
 fn root_part(gives: ResponseType) -> Option<&'static str> {
     match gives {
         ResponseType::Type("BeaconState") => Some(""),
@@ -19,8 +19,8 @@ fn root_part(gives: ResponseType) -> Option<&'static str> {
     }
 }
 
-/// Returns the root that a target (path and query) names, or `None` if the target identifies the
-/// value in another way.
+/// Returns the root by which a target (path and query) requests its value, or `None` if the target
+/// identifies the value in another way.
 pub fn requested_root(gives: ResponseType, target: &[u8]) -> Option<Root> {
     root_part(gives)?;
     let (_, segments) = beacon::path(target)?;
@@ -28,7 +28,8 @@ pub fn requested_root(gives: ResponseType, target: &[u8]) -> Option<Root> {
     const_hex::decode_to_array(digits).ok()
 }
 
-/// Whether the converted body is the value with that root. A value that can't be verified is not.
+/// Whether the converted body is the value with the root `root`; false if the value can't be
+/// verified.
 pub fn verify_root(made: &mut Transcoded, gives: ResponseType, root: &Root) -> bool {
     let Some(body) = made.body.in_order() else {
         return false;
@@ -36,7 +37,8 @@ pub fn verify_root(made: &mut Transcoded, gives: ResponseType, root: &Root) -> b
     made.of.is_some_and(|of| has_root(of, body, gives, root))
 }
 
-/// Whether a value has that root. Takes one to two milliseconds per megabyte.
+/// Whether the SSZ of a response is the value with the root `root`, which takes one to two
+/// milliseconds per megabyte.
 pub fn has_root(
     (schema, ty): (&Schema, TypeId),
     ssz: &[u8],

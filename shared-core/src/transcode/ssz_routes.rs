@@ -4,7 +4,7 @@ use super::updates::UPDATE;
 use crate::beacon;
 use crate::ssz::Fork;
 
-/// The type of a route's response.
+/// The SSZ type of the response of a route or a call, as far as it is known before the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseType {
     /// The named type of the response's fork.
@@ -160,7 +160,8 @@ pub fn response_type(method: &[u8], target: &[u8]) -> Option<&'static ResponseTy
 }
 
 impl ResponseType {
-    /// Header of the response, `true` or `false`, that names the kind of block.
+    /// Returns the header of the response whose value, `true` or `false`, names the kind of block;
+    /// `None` for other types.
     pub fn block_kind_header(self) -> Option<&'static str> {
         match self {
             ResponseType::Produced => Some(BLINDED),
@@ -169,7 +170,8 @@ impl ResponseType {
         }
     }
 
-    /// Name of the type in a fork. `kind` is the value of [that header](Self::block_kind_header).
+    /// Returns the name of the SSZ type in a fork; `None` if the fork has no such type. `kind` is
+    /// the value of [that header](Self::block_kind_header).
     pub fn name(self, fork: Fork, kind: Option<bool>) -> Option<&'static str> {
         match self {
             ResponseType::Type(name)
@@ -196,8 +198,8 @@ impl ResponseType {
         }
     }
 
-    /// The first fork that has the type, if it is the same in all later forks: the response need
-    /// not name its fork.
+    /// Returns the first fork that has the type, if it is the same in all later forks: the response
+    /// need not name its fork.
     pub(super) fn first_fork(self) -> Option<Fork> {
         match self {
             ResponseType::Same(_, fork) => Some(fork),
@@ -226,13 +228,13 @@ impl ResponseType {
         self == ResponseType::Updates
     }
 
-    /// Whether this is the result of a call.
+    /// Whether the response is the result of a JSON-RPC call.
     pub(super) fn is_result(self) -> bool {
         matches!(self, ResponseType::Result(..))
     }
 
-    /// Type of a response for the header `Sszip-Type`, where the route does not determine it (RFC
-    /// 9651).
+    /// Returns the value of the header `Sszip-Type` for a response, or `None` where the route
+    /// determines the type (RFC 9651).
     pub(super) fn label(self) -> Option<String> {
         match self {
             ResponseType::Result(name, version)
@@ -250,7 +252,8 @@ impl ResponseType {
         )
     }
 
-    /// Name of the type where the fork is known later, or `None` if the name depends on the fork.
+    /// Returns the name of the type if it is the same in all forks, or `None` if the fork must be
+    /// known.
     pub(super) fn fork_independent_name(self) -> Option<&'static str> {
         match self {
             ResponseType::Type(name) => Some(name),

@@ -10,7 +10,7 @@ use crate::ssz::{Fork, Preset};
 /// Header that declares whether the blobs of an envelope are included.
 const BLOB_DATA: &str = "Eth-Blob-Data-Included";
 
-/// The type of body that a route accepts.
+/// The SSZ type of the bodies that a route accepts, as far as the route determines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SubmissionType {
     /// The named type of the request's fork.
@@ -83,7 +83,7 @@ pub(super) fn routes() -> impl Iterator<Item = &'static str> {
 /// The index of a route is a bit of a `u32`.
 const _: () = assert!(ROUTES.len() <= u32::BITS as usize);
 
-/// A request with a body in SSZ, as its head declares.
+/// A request with a body in SSZ, as its head declares: its route, and the type of its body.
 #[derive(Clone, Copy, Debug)]
 pub struct Submission {
     route: usize,
@@ -126,12 +126,12 @@ impl Submission {
         is_ssz.then_some(Self { route, name, fork })
     }
 
-    /// Index of the route, below 32.
+    /// Returns the index of the route in the table, below 32, which identifies the kind of body.
     pub fn route(self) -> usize {
         self.route
     }
 
-    /// Name of the body's type, for messages.
+    /// Returns the name of the body's SSZ type, for messages.
     pub fn type_name(self) -> &'static str {
         self.name
     }
@@ -155,7 +155,8 @@ impl Submission {
 }
 
 impl SubmissionType {
-    /// The name of the type and its fork, or `None` if the head does not determine them.
+    /// Returns the name of the body's type and its fork, or `None` if the head does not determine
+    /// them.
     fn name(self, fork: Option<Fork>, has_blobs: Option<bool>) -> Option<(&'static str, Fork)> {
         let fork = match self {
             SubmissionType::Same(name, first) => return Some((name, first)),

@@ -14,13 +14,13 @@ use super::{Format, VERSION};
 use crate::ssz::to_json::MIN_ROOM;
 use crate::ssz::{EnvelopeFlags, Fork, InputForm, Parts, Preset, Schema, ToJson, ToSsz, TypeId};
 
-/// Callback that returns whether a buffer may grow to the given number of bytes.
+/// A callback of the host, which returns whether a buffer may grow to the given number of bytes.
 pub type ReserveBytes<'a> = &'a mut dyn FnMut(usize) -> bool;
 
 /// Bytes of JSON that are written at a time.
 const PIECE: usize = 16 << 10;
 
-/// The conversion of one body to the other format.
+/// The conversion of one body to the other format, which receives the body as it arrives.
 #[derive(Debug)]
 pub struct Transcoder {
     way: Direction,
@@ -42,6 +42,7 @@ pub struct Transcoder {
     max_size: u64,
 }
 
+/// The formats from which and to which a body is converted, and the progress of the conversion.
 #[derive(Debug)]
 enum Direction {
     ToSsz(Box<ToSsz<'static>>),
@@ -53,7 +54,7 @@ enum Direction {
     Updates(Format, Chain, u64),
 }
 
-/// The SSZ type of a value.
+/// The SSZ type of the body's value, as far as the head of the response determines it.
 #[derive(Clone, Copy, Debug)]
 enum ValueType {
     Type(&'static Schema, TypeId),
@@ -62,6 +63,8 @@ enum ValueType {
 }
 
 impl ValueType {
+    /// Returns the type in a fork; `None` if it depends on the fork, and the fork is unknown or
+    /// lacks it.
     fn in_fork(self, fork: Option<Fork>) -> Option<(&'static Schema, TypeId)> {
         match self {
             ValueType::Type(schema, ty) => Some((schema, ty)),
@@ -70,7 +73,7 @@ impl ValueType {
     }
 }
 
-/// A converted body.
+/// The result of a conversion: the body in the other format, and the facts that its envelope named.
 #[derive(Debug)]
 pub struct Transcoded {
     /// The body.
@@ -176,7 +179,7 @@ impl Transcoder {
         })
     }
 
-    /// Sets the id of the call that is answered.
+    /// Sets the id of the JSON-RPC call, which a response in JSON repeats.
     pub fn for_call(mut self, id: &[u8]) -> Self {
         self.id = id.to_vec();
         self
@@ -239,7 +242,7 @@ impl Transcoder {
         )
     }
 
-    /// Bytes of output that are written so far, or estimated.
+    /// Returns the number of bytes of output that are written so far, or estimated.
     pub fn written(&self) -> usize {
         match &self.way {
             Direction::ToSsz(reader) => reader.written(),
@@ -253,7 +256,7 @@ impl Transcoder {
         }
     }
 
-    /// Bytes of memory that the output occupies, or is estimated to occupy.
+    /// Returns the number of bytes of memory that the output occupies, or is estimated to occupy.
     pub fn room(&self) -> usize {
         match &self.way {
             Direction::ToSsz(reader) => reader.room(),
@@ -268,8 +271,8 @@ impl Transcoder {
     }
 
     /// Ends the body and returns its conversion. `all` is the whole body, if it is
-    /// [needed](Self::needs_original). `may_take` is called with the length of the output before memory
-    /// is allocated or grows.
+    /// [needed](Self::needs_original). `may_take` is called with the length of the output before
+    /// memory is allocated or grows.
     ///
     /// # Errors
     /// The body was incomplete or invalid, its envelope names another fork than its head, or memory
@@ -343,7 +346,7 @@ impl Transcoder {
     }
 }
 
-/// Estimated length of the JSON of `ssz` bytes of SSZ: hex is twice as long, and values that
+/// Estimates the length of the JSON of `ssz` bytes of SSZ: hex is twice as long, and values that
 /// consist mostly of numbers are longer.
 pub(super) fn estimated_json_length(ssz: u64) -> usize {
     let ssz = usize::try_from(ssz).unwrap_or(usize::MAX);
@@ -352,12 +355,13 @@ pub(super) fn estimated_json_length(ssz: u64) -> usize {
         .saturating_add(PIECE)
 }
 
-/// Estimated length of the SSZ that `json` bytes are converted to: most of JSON is hex.
+/// Estimates the length of the SSZ that `json` bytes are converted to: most of JSON is hex.
 pub(crate) const fn estimated_ssz_length(json: usize) -> usize {
     json / 2
 }
 
-/// Estimated length of light client updates in the format `to`.
+/// Estimates the length in the format `to` of light client updates, of which `received` bytes
+/// arrived.
 fn estimated_updates_length(to: Format, received: u64) -> usize {
     match to {
         Format::Json => estimated_json_length(received),
@@ -366,8 +370,8 @@ fn estimated_updates_length(to: Format, received: u64) -> usize {
     }
 }
 
-/// Writes the value in an envelope. The envelope has no `finalized`, which SSZ does not have
-/// either.
+/// Writes a value as JSON, in the envelope of its route. The envelope has no `finalized`, which SSZ
+/// does not have either.
 fn json(
     schema: &'static Schema,
     ty: TypeId,
@@ -396,7 +400,7 @@ fn json(
     })
 }
 
-/// Appends the value without an envelope, and leaves room for one byte.
+/// Appends the JSON of a value, without an envelope, to `body`, and leaves room for one byte.
 pub(super) fn write_json(
     schema: &'static Schema,
     ty: TypeId,
@@ -411,7 +415,8 @@ pub(super) fn write_json(
     write(writer, body, may_take)
 }
 
-/// Appends the rest of a value that may be written in part, and leaves room for one byte.
+/// Appends the rest of the JSON of a value, which may be written in part, and leaves room for one
+/// byte.
 pub(super) fn write(
     mut writer: ToJson<'_, &[u8]>,
     body: &mut Vec<u8>,
@@ -429,7 +434,8 @@ pub(super) fn write(
     }
 }
 
-/// Reserves room for `more` bytes, and grows the buffer by at least a quarter.
+/// Reserves memory for `more` bytes, if the host permits, and grows the buffer by at least a
+/// quarter.
 fn make_room(
     body: &mut Vec<u8>,
     more: usize,
@@ -448,13 +454,13 @@ fn make_room(
         .map_err(|_| TranscodeError::Memory)
 }
 
-/// Returns the fork that a header or an envelope names.
+/// Parses the fork's name in a header or an envelope. Errors: the fork is unknown.
 pub(super) fn parse_fork(name: &[u8]) -> Result<Fork, TranscodeError> {
     let name = String::from_utf8_lossy(name).to_ascii_lowercase();
     name.parse().map_err(|_| TranscodeError::Fork(name))
 }
 
-/// Value of a header that is `true` or `false`, in any letter case.
+/// Parses the value of a header, `true` or `false` in any letter case; `None` for any other value.
 pub(super) fn parse_bool(value: &[u8]) -> Option<bool> {
     match () {
         () if value.eq_ignore_ascii_case(b"true") => Some(true),
@@ -474,7 +480,7 @@ fn response_type_in_fork(
     named_type(name, fork, preset)
 }
 
-/// Returns the types of a route in all forks that have one.
+/// Returns the SSZ types that a route's response has, one for each fork that has one.
 pub fn types(gives: ResponseType, preset: Preset) -> Vec<(&'static Schema, TypeId)> {
     let forks = Fork::ALL.iter();
     forks
@@ -482,7 +488,7 @@ pub fn types(gives: ResponseType, preset: Preset) -> Vec<(&'static Schema, TypeI
         .collect()
 }
 
-/// Returns the named type in a fork.
+/// Finds the type `name` in a fork. Errors: the fork has no such type.
 pub(super) fn named_type(
     name: &str,
     fork: Fork,

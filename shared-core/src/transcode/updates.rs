@@ -18,7 +18,7 @@ pub(super) const UPDATE: &str = "LightClientUpdate";
 const LENGTH: usize = 8;
 const DIGEST: usize = 4;
 
-/// Converts JSON to SSZ, of at most `most` bytes.
+/// Converts a list of light client updates from JSON to SSZ, of at most `most` bytes.
 pub(super) fn to_ssz(chain: &Chain, most: u64, json: &[u8]) -> Result<Vec<u8>, TranscodeError> {
     let digests = known_digests(chain)?;
     let mut octets = Vec::new();
@@ -45,7 +45,7 @@ pub(super) fn to_ssz(chain: &Chain, most: u64, json: &[u8]) -> Result<Vec<u8>, T
     Ok(octets)
 }
 
-/// Converts one update, and returns it with its fork digest.
+/// Converts one light client update from JSON to SSZ, and returns it with the digest of its fork.
 fn convert_update(
     preset: Preset,
     digests: &ForkDigests,
@@ -65,14 +65,14 @@ fn convert_update(
     }
 }
 
-/// Slot of the attested header, which determines the fork.
+/// Reads the slot of the attested header, which determines the fork of an update.
 fn attested_slot(schema: &Schema, ty: TypeId, update: &[u8]) -> Option<u64> {
     let (_, range) = select(schema, ty, update, "attested_header.beacon.slot").ok()?;
     let slot = update.get(range)?.first_chunk()?;
     Some(u64::from_le_bytes(*slot))
 }
 
-/// Converts SSZ to JSON.
+/// Converts a list of light client updates from SSZ to JSON.
 pub(super) fn to_json(
     chain: &Chain,
     octets: &[u8],
@@ -115,7 +115,8 @@ pub(super) fn to_json(
     Ok(body)
 }
 
-/// Appends the beginning of an envelope.
+/// Appends the beginning of an update's envelope, which names its fork; `follows` is whether an
+/// update precedes it.
 fn begin_envelope(body: &mut Vec<u8>, fork: Fork, follows: bool) -> Result<(), TranscodeError> {
     let comma = if follows { "," } else { "" };
     let begin = format!("{comma}{{\"version\":\"{fork}\",\"data\":");

@@ -27,7 +27,8 @@ const IGZIP_GZIP: u16 = 1;
 /// `ISAL_DEF_LVL3_MIN`: hash tables and room for 1,024 tokens.
 const LEVEL_BUFFERS: [usize; 3] = [24 << 10, 72 << 10, 88 << 10];
 
-/// Returns the functions of the library; `None` if it is not installed.
+/// Returns the functions of the library, which is opened on first use; `None` if it is not
+/// installed.
 fn functions() -> Option<&'static Functions> {
     static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
     FUNCTIONS
@@ -40,13 +41,13 @@ pub(super) fn is_available() -> bool {
     functions().is_some()
 }
 
-/// Returns the memory of an encoder in bytes.
+/// Returns the memory that an encoder of the level takes, in bytes.
 pub(super) fn size(level: Level) -> usize {
     let level = usize::from(level).clamp(1, LEVEL_BUFFERS.len());
     STREAM_SIZE + LEVEL_BUFFERS[level - 1]
 }
 
-/// A stream and its level buffer, in one allocation.
+/// A streaming encoder of igzip: its stream and its level buffer, in one allocation.
 pub(super) struct Igzip {
     functions: &'static Functions,
     stream: NonNull<PublicState>,
@@ -58,7 +59,7 @@ pub(super) struct Igzip {
 unsafe impl Send for Igzip {}
 
 impl Igzip {
-    /// Returns an encoder; `None` without the library or the memory.
+    /// Allocates an encoder; `None` without the library or the memory.
     pub(super) fn new(level: Level) -> Option<Self> {
         let functions = functions()?;
         let size = size(level);

@@ -9,7 +9,7 @@
 mod igzip;
 mod zlib;
 
-/// How much of its input an encoder must emit.
+/// The part of its input that an encoder must emit before it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
     /// The encoder may hold input back to compress it better with the input that follows.
@@ -20,7 +20,8 @@ pub enum Flush {
     Finish,
 }
 
-/// The result of one step of an encoder.
+/// The numbers of bytes that one step of an encoder read and wrote, and whether the step is
+/// complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes of input that were consumed.
@@ -32,11 +33,11 @@ pub struct Progress {
     pub complete: bool,
 }
 
-/// The error of an encoder, which can't be used any more.
+/// The error of the library in the middle of a stream: its encoder can't be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamError;
 
-/// An encoder of one gzip member.
+/// A streaming encoder of one gzip member, which writes into buffers of the caller.
 pub trait Encoder: Send + std::fmt::Debug {
     /// Compresses `input` into `output`.
     ///
@@ -50,10 +51,10 @@ pub trait Encoder: Send + std::fmt::Debug {
     ) -> Result<Progress, StreamError>;
 }
 
-/// Level of a stream: 1 (fastest) to 3.
+/// The compression level of a stream: 1 (fastest) to 3.
 pub type Level = u8;
 
-/// A library for streaming compression.
+/// A library that implements streaming compression on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodecLibrary {
     /// ISA-L's igzip, opened at run time.
@@ -73,7 +74,7 @@ impl CodecLibrary {
         CodecLibrary::ZlibRs
     }
 
-    /// Memory of an encoder in bytes, for its whole life.
+    /// Returns the memory that an encoder takes for its whole life, in bytes.
     pub fn size(self, level: Level) -> usize {
         match self {
             #[cfg(not(target_family = "wasm"))]
@@ -82,7 +83,7 @@ impl CodecLibrary {
         }
     }
 
-    /// Returns a new encoder. `None` if memory is refused, or without the library.
+    /// Allocates an encoder of this library. `None` if memory is refused, or without the library.
     pub fn encoder(self, level: Level) -> Option<Box<dyn Encoder>> {
         match self {
             #[cfg(not(target_family = "wasm"))]
@@ -92,12 +93,12 @@ impl CodecLibrary {
     }
 }
 
-/// Memory in bytes of an encoder of the fastest library.
+/// Returns the memory that an encoder of the fastest library takes, in bytes.
 pub fn size(level: Level) -> usize {
     CodecLibrary::fastest().size(level)
 }
 
-/// Returns a new encoder of the fastest library. `None` if memory is refused.
+/// Allocates an encoder of the fastest library. `None` if memory is refused.
 pub fn encoder(level: Level) -> Option<Box<dyn Encoder>> {
     CodecLibrary::fastest().encoder(level)
 }

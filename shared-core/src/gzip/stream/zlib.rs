@@ -21,15 +21,16 @@ const GZIP: i32 = 16;
 /// Memory of an encoder in bytes, measured with zlib-rs 0.6.
 const SIZE: usize = 178 << 10;
 
-/// Returns the memory of an encoder in bytes.
+/// Returns the memory that an encoder takes at any level, in bytes.
 pub(super) fn size(_level: Level) -> usize {
     SIZE
 }
 
+/// A streaming encoder of zlib-rs.
 pub(super) struct Zlib(Deflate);
 
 impl Zlib {
-    /// Returns an encoder; `None` if memory is refused.
+    /// Allocates an encoder; `None` if memory is refused.
     pub(super) fn new(level: Level) -> Option<Self> {
         // zlib-rs would panic: allocate as much first
         let mut room = Vec::<u8>::new();

@@ -58,7 +58,7 @@ pub(super) fn block_is_implausible(block: &[u8]) -> bool {
         || !is_of_op_stack(block) && odd("withdrawals", "withdrawalsRoot", EMPTY[0])
 }
 
-/// The kind of proof that makes a header valid.
+/// The kind of proof that makes a block's header valid: it decides which roots have a meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SealKind {
     /// Work or stake, or an unknown proof.
@@ -94,7 +94,8 @@ fn is_empty_root(root: &[u8]) -> bool {
     root == ZERO || EMPTY.iter().any(is)
 }
 
-/// Returns the block's text from the value of a member on, if it is near an end of the block.
+/// Returns the text of a block from the value of the member `name` on, if it is near an end of the
+/// block.
 pub(super) fn value<'a>(block: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let tail = block.len().saturating_sub(WINDOW);
     let head = block.len().min(WINDOW);

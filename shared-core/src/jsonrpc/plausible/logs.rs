@@ -8,7 +8,7 @@
 use super::super::scan::{ScanError, Scanner, ValueKind};
 use super::is_same;
 
-/// Range and number of the indices that were read.
+/// The range and the number of the indices that were read from a list.
 #[derive(Clone, Copy, Debug, Default)]
 struct Indices {
     number: u64,
@@ -17,6 +17,7 @@ struct Indices {
 }
 
 impl Indices {
+    /// Counts one entry of the list, and adds its index to the range, if it has one.
     fn add(&mut self, index: Option<u64>) {
         self.number += 1;
         let Some(index) = index else {
@@ -40,7 +41,7 @@ impl Indices {
     }
 }
 
-/// The block hashes that were read, which must be equal.
+/// The block hash that was read first, and whether another one followed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hashes<'a> {
     first: Option<&'a [u8]>,
@@ -62,7 +63,7 @@ impl<'a> Hashes<'a> {
     }
 }
 
-/// The facts about one log or one receipt.
+/// The members of one log or one receipt that its plausibility depends on.
 #[derive(Debug, Default)]
 struct LogFacts<'a> {
     block_hash: Option<&'a [u8]>,

@@ -7,7 +7,7 @@ use super::super::methods::Method;
 use super::super::scan::Scanner;
 use super::block::{block_is_implausible, value};
 
-/// The number of transactions of a block.
+/// The minimum number of transactions that a block is known to have, and the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSize {
     /// Number of the block.
@@ -18,7 +18,7 @@ pub struct BlockSize {
     pub transactions: u64,
 }
 
-/// A block as a call or its result names it.
+/// The hash or the number by which a call or its result names a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockName {
     /// Hash of the block.
@@ -63,7 +63,8 @@ pub fn counted_block(method: &Method, params: Option<&[u8]>, result: &[u8]) -> O
     }
 }
 
-/// Whether a result of `method` counts fewer transactions than its block has.
+/// Whether a result of `method` counts fewer transactions than `transactions`, the number of its
+/// block.
 pub fn shows_fewer(method: &Method, result: &[u8], transactions: u64) -> bool {
     if is_number_of_transactions(method) {
         return quantity(result).is_some_and(|number| number < transactions);

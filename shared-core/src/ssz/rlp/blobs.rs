@@ -18,6 +18,8 @@ pub fn blob_hashes(transaction: &[u8]) -> Vec<&[u8]> {
     hashes(transaction).unwrap_or_default()
 }
 
+/// Reads the versioned hashes of a blob transaction; `None` for another type of transaction, or for
+/// invalid RLP.
 fn hashes(transaction: &[u8]) -> Option<Vec<&[u8]>> {
     let (type_, fields) = transaction.split_first()?;
     if *type_ != TYPE {
@@ -43,7 +45,8 @@ fn hashes(transaction: &[u8]) -> Option<Vec<&[u8]>> {
     Some(hashes)
 }
 
-/// Splits off the first item: whether it is a list, its content, and the bytes after it.
+/// Splits off the first RLP item: whether it is a list, its content, and the bytes after it. `None`
+/// if it is invalid or truncated.
 fn item(bytes: &[u8]) -> Option<(bool, &[u8], &[u8])> {
     let prefix = rlp_header(bytes).ok()??;
     let rest = bytes.get(prefix.size..)?;

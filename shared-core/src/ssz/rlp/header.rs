@@ -6,7 +6,8 @@ use sha3::{Digest, Keccak256};
 
 use super::write_prefix;
 
-/// The fields of a header in JSON. Fields of later forks are missing or null in earlier ones.
+/// A block header as nodes write it in JSON, with its fields as texts. Fields of later forks are
+/// missing or null in earlier ones.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Header {
@@ -36,7 +37,7 @@ struct Header {
     hash: String,
 }
 
-/// The encoding of a field.
+/// The text of a header's field, by the RLP that it is converted to.
 enum Field<'h> {
     /// Fixed number of bytes.
     Bytes(&'h str, usize),
@@ -47,7 +48,7 @@ enum Field<'h> {
 }
 
 impl Header {
-    /// Present fields in the order of the RLP.
+    /// Lists the fields that the header has, with their JSON names, in the order of the RLP.
     fn fields(&self) -> Vec<(&'static str, Field<'_>)> {
         use Field::{Bytes, Data, Quantity};
         let mut fields = vec![
@@ -124,6 +125,7 @@ pub(in crate::ssz) fn encode(json: &[u8]) -> Result<Vec<u8>, String> {
     }
 }
 
+/// Decodes `0x` and hex digits; `None` for any other text.
 fn data(text: &str) -> Option<Vec<u8>> {
     let digits = text.strip_prefix("0x")?;
     const_hex::decode(digits)
@@ -131,6 +133,7 @@ fn data(text: &str) -> Option<Vec<u8>> {
         .filter(|_| !digits.starts_with("0x"))
 }
 
+/// Decodes a hex number to big-endian bytes without leading zeros, as RLP has it.
 fn quantity(text: &str) -> Option<Vec<u8>> {
     let digits = text
         .strip_prefix("0x")

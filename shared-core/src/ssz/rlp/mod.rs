@@ -6,7 +6,7 @@ mod header;
 pub use self::blobs::blob_hashes;
 pub(super) use self::header::encode as encode_header;
 
-/// The prefix of an item.
+/// The decoded prefix of an RLP item: its kind and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RlpHeader {
     pub(super) is_list: bool,
@@ -19,7 +19,8 @@ pub(super) struct RlpHeader {
 /// Maximum length of a prefix in bytes.
 pub(super) const MAX_PREFIX: usize = 9;
 
-/// Reads the prefix at the beginning of an item. `Ok(None)`: the prefix continues after `bytes`.
+/// Reads the prefix at the beginning of an RLP item. `Ok(None)`: the prefix continues after
+/// `bytes`.
 ///
 /// # Errors
 /// The prefix is not the shortest one for its length.
@@ -43,6 +44,7 @@ pub(super) fn rlp_header(bytes: &[u8]) -> Result<Option<RlpHeader>, &'static str
     }
 }
 
+/// Reads a prefix whose length takes `of` bytes after the first one.
 fn long_prefix(bytes: &[u8], is_list: bool, of: u8) -> Result<Option<RlpHeader>, &'static str> {
     let of = usize::from(of);
     let Some(digits) = bytes.get(1..=of) else {
@@ -61,7 +63,7 @@ fn long_prefix(bytes: &[u8], is_list: bool, of: u8) -> Result<Option<RlpHeader>,
     }))
 }
 
-/// Appends a prefix.
+/// Appends the prefix of an RLP item, whose content of `len` bytes follows.
 pub(super) fn write_prefix(is_list: bool, len: u64, to: &mut Vec<u8>) {
     let (short, long) = match is_list {
         true => (0xc0, 0xf7),
@@ -77,7 +79,8 @@ pub(super) fn write_prefix(is_list: bool, len: u64, to: &mut Vec<u8>) {
     to.extend_from_slice(digits);
 }
 
-/// Returns the prefix of a string of bytes, or `None` if it needs none.
+/// Returns the RLP prefix of a string of bytes, or `None` for a single byte below 0x80, which has
+/// none.
 pub(super) fn string_prefix(bytes: &[u8]) -> Option<Vec<u8>> {
     if let [0..=0x7f] = bytes {
         return None;

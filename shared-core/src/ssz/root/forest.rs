@@ -7,8 +7,8 @@ use super::pairs::{hash_in_place, Node};
 use super::zeros::zeros;
 use super::SszError;
 
-/// Replaces leaves with roots. `counts` are the numbers of leaves of each tree, at most `2^depth`;
-/// they are overwritten.
+/// Replaces the leaves of each tree with its root. `counts` are the numbers of leaves of each tree,
+/// at most `2^depth`; they are overwritten.
 pub(super) fn merkleize(
     nodes: &mut Vec<Node>,
     base: usize,
@@ -27,9 +27,9 @@ pub(super) fn merkleize(
     pad(nodes, counts, &zeros[depth], |count| count == 0)
 }
 
-/// Replaces leaves with roots of progressive trees (EIP-7916): the first leaf, the next 4, the next
-/// 16 and so on form a subtree each, whose root is the left child of a node that has the later
-/// subtrees at its right. `counts` are overwritten.
+/// Replaces the leaves of each tree with the root of a progressive tree (EIP-7916): the first leaf,
+/// the next 4, the next 16 and so on form a subtree each, whose root is the left child of a node
+/// that has the later subtrees at its right. `counts` are overwritten.
 pub(super) fn merkleize_progressive(
     nodes: &mut Vec<Node>,
     base: usize,
@@ -86,14 +86,16 @@ pub(super) fn merkleize_progressive(
     Ok(())
 }
 
-/// First leaf and number of leaves of each subtree of a progressive tree.
+/// Iterates over the subtrees of a progressive tree: the index of the first leaf, and the number of
+/// leaves, of each. The sequence ends only where 64 bits overflow.
 pub(super) fn subtrees() -> impl Iterator<Item = (u64, u64)> {
     let after =
         |(start, size): &(u64, u64)| Some((start.checked_add(*size)?, size.checked_mul(4)?));
     std::iter::successors(Some((0, 1)), after)
 }
 
-/// Replaces each node after `base` with the parent of the node and another one.
+/// Replaces each node after `base` with the parent of the node and of `with` its index: a length, a
+/// selector or a bitvector of active fields.
 pub(super) fn mix_in(
     nodes: &mut Vec<Node>,
     base: usize,
@@ -110,7 +112,7 @@ pub(super) fn mix_in(
     Ok(())
 }
 
-/// Appends `node` to the trees whose count satisfies `lacks`.
+/// Appends `node` as a last leaf to each tree whose count satisfies `lacks`.
 fn pad(
     nodes: &mut Vec<Node>,
     counts: &mut [u32],

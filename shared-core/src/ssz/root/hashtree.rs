@@ -26,7 +26,8 @@ const WIDE: usize = 16;
 /// Number of pairs from which on AVX-512 is faster than SHA-NI, although the other lanes are empty.
 const WORTH_IT: usize = 10;
 
-/// An implementation that the processor and the system support.
+/// A function of hashtree, or two of them, for which the processor and the system have the
+/// instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// AVX-512 for 16 pairs at a time, and SHA-NI for the rest.
@@ -43,7 +44,7 @@ impl Way {
         Self::all().next()
     }
 
-    /// All supported implementations, the fastest first.
+    /// Iterates over the implementations that this processor supports, the fastest first.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         use Way::*;
         let has_avx512 = is_x86_feature_detected!("avx512f")
@@ -62,12 +63,14 @@ impl Way {
         ways.into_iter().filter(|(_, has)| *has).map(|(way, _)| way)
     }
 
+    /// Hashes each pair of nodes into the node of `out` with the same index.
     pub(super) fn hash(self, pairs: &[[u8; 64]], out: &mut [Node]) {
         let count = pairs.len().min(out.len());
         // SAFETY: both slices have at least `count` elements, and `self` is one of `all`.
         unsafe { self.hash_raw(out.as_mut_ptr().cast(), pairs.as_ptr().cast(), count) }
     }
 
+    /// Hashes all pairs of `nodes`, and writes the hashes to the front of `nodes`.
     pub(super) fn hash_in_place(self, nodes: &mut [Node]) {
         let count = nodes.len() / 2;
         let at = nodes.as_mut_ptr().cast();

@@ -40,7 +40,8 @@ pub fn hash_tree_root(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<[u8; 32
     RootWalker::new(schema, ssz).root(ty)
 }
 
-/// Extends a stack to the length `len`.
+/// Extends a stack to the length `len` with copies of `with`; memory that is refused is an error,
+/// no panic.
 fn grow<T: Clone>(stack: &mut Vec<T>, len: usize, with: T) -> Result<(), SszError> {
     let more = len.saturating_sub(stack.len());
     match stack.try_reserve(more) {

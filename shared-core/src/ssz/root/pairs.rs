@@ -5,10 +5,10 @@ use std::sync::OnceLock;
 
 use sha2::block_api::compress256;
 
-/// A node of a Merkle tree.
+/// A node of a Merkle tree: a SHA-256 hash, or 32 bytes of a leaf.
 pub(super) type Node = [u8; 32];
 
-/// The implementation that hashes pairs.
+/// The implementation of SHA-256 that hashes pairs of nodes in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PairHasher {
     /// An implementation of hashtree.
@@ -19,6 +19,7 @@ enum PairHasher {
     Portable,
 }
 
+/// Selects the fastest implementation for this processor, on first use.
 fn pair_hasher() -> PairHasher {
     static WAY: OnceLock<PairHasher> = OnceLock::new();
     *WAY.get_or_init(|| {
@@ -40,7 +41,7 @@ pub(super) fn hash_in_place(nodes: &mut [Node]) {
     hash_in_place_with(pair_hasher(), nodes);
 }
 
-/// Returns the parent of two nodes.
+/// Returns the hash of two sibling nodes, which is their parent.
 pub(super) fn parent(left: &Node, right: &Node) -> Node {
     let mut parent = [Node::default()];
     hash([*left, *right].as_flattened(), &mut parent);
@@ -74,6 +75,7 @@ fn hash_in_place_with(way: PairHasher, nodes: &mut [Node]) {
     }
 }
 
+/// Hashes one pair of nodes with the crate `sha2`.
 fn portable(pair: &[u8; 64]) -> Node {
     // FIPS 180-4: the initial hash value, and the padding of 512 bits
     let mut state = [

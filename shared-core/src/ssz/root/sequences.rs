@@ -19,7 +19,8 @@ const BATCH_LEAVES: usize = 1024;
 /// processor.
 const MIN_BATCH_VALUES: usize = 16;
 
-/// The layout of a type's tree.
+/// The layout of the Merkle tree of a list, a vector, bytes or bits: its kind of leaves, and its
+/// shape.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SequenceLayout {
     leaves: LeafKind,
@@ -30,6 +31,7 @@ pub(super) struct SequenceLayout {
     together: usize,
 }
 
+/// The source of the leaves of a sequence's tree.
 #[derive(Clone, Copy, Debug)]
 enum LeafKind {
     /// The bytes themselves, with the size of an element.
@@ -40,6 +42,7 @@ enum LeafKind {
     Values(TypeId, Option<usize>),
 }
 
+/// The shape of a sequence's tree: of a fixed depth, or progressive (EIP-7916).
 #[derive(Clone, Copy, Debug)]
 enum TreeShape {
     Deep(usize),
@@ -121,7 +124,7 @@ fn leaves(schema: &Schema, of: TypeId) -> LeafKind {
     }
 }
 
-/// Estimated number of leaves of a value.
+/// Estimates the number of leaves of a value by its type.
 fn width(ty: &Type) -> usize {
     match (&ty.kind, ty.size) {
         (Kind::Container(container), _) => container.fields.len(),
@@ -131,7 +134,8 @@ fn width(ty: &Type) -> usize {
 }
 
 impl RootWalker<'_> {
-    /// Computes the roots of values of one sequence type.
+    /// Computes the roots of all values in `spans`, which have one sequence type, and writes them
+    /// to `out`.
     pub(super) fn series(
         &mut self,
         series: &SequenceLayout,
@@ -168,7 +172,8 @@ impl RootWalker<'_> {
         Ok(())
     }
 
-    /// Computes the roots of some values, and leaves them at the end of the nodes.
+    /// Computes the roots of values with few leaves together, and leaves them at the end of the
+    /// nodes.
     fn roots_of_small(
         &mut self,
         series: &SequenceLayout,
@@ -217,7 +222,7 @@ impl RootWalker<'_> {
         Ok(())
     }
 
-    /// Computes the root of one value that has more leaves than are processed together.
+    /// Computes the root of one value that has more leaves than one batch.
     fn root_of_large(&mut self, series: &SequenceLayout, span: Span) -> Result<Node, SszError> {
         let count = self.count(series, span)?;
         let mut root = match series.shape {
@@ -240,7 +245,7 @@ impl RootWalker<'_> {
         Ok(root)
     }
 
-    /// Computes the root of a tree over some leaves of a value.
+    /// Computes the root of a tree of the given depth over a range of a value's leaves.
     fn tree(
         &mut self,
         series: &SequenceLayout,
@@ -285,7 +290,7 @@ impl RootWalker<'_> {
         Ok(tree.root(&mut self.nodes, depth))
     }
 
-    /// Number of leaves of a value.
+    /// Counts the leaves of a value, from its length and, for lists, its first offset.
     fn count(&self, series: &SequenceLayout, span: Span) -> Result<usize, SszError> {
         Ok(match series.leaves {
             LeafKind::Bytes(_) => span.range().len().div_ceil(32),
@@ -296,7 +301,7 @@ impl RootWalker<'_> {
         })
     }
 
-    /// Pushes the positions of some elements of a value.
+    /// Pushes the positions of a range of a value's elements onto the stack of spans.
     fn push_children(
         &mut self,
         span: Span,
@@ -330,7 +335,7 @@ impl RootWalker<'_> {
     }
 }
 
-/// The length of a value, as the node that is mixed in.
+/// Returns the number of elements of a value as a node, which is mixed into the root of a list.
 fn length(ssz: &[u8], series: &SequenceLayout, span: Span) -> Node {
     let bytes = &ssz[span.range()];
     let length = match series.leaves {

@@ -12,7 +12,8 @@ use super::SszError;
 /// Number of nodes in the buffer of a level.
 const BUFFER_NODES: usize = 64;
 
-/// A tree, whose buffers are on a stack of nodes, from `base` on.
+/// A Merkle tree of one value that receives its leaves from left to right; its buffers are on a
+/// stack of nodes, from `base` on.
 pub(super) struct MerkleTree {
     base: usize,
     /// Height above which the right sibling is always a zero node.
@@ -22,7 +23,7 @@ pub(super) struct MerkleTree {
     lens: [u8; MAX_DEPTH + 1],
 }
 
-/// Depth of a tree with the given number of leaves.
+/// Returns the least depth of a tree that has room for `leaves` leaves.
 pub(super) fn depth(leaves: u64) -> usize {
     match leaves {
         0 | 1 => 0,
@@ -31,7 +32,7 @@ pub(super) fn depth(leaves: u64) -> usize {
 }
 
 impl MerkleTree {
-    /// Creates a tree for at most the given number of leaves.
+    /// Creates a tree for at most `leaves` leaves, and reserves its buffers on the stack.
     pub(super) fn new(nodes: &mut Vec<Node>, leaves: usize) -> Result<Self, SszError> {
         let base = nodes.len();
         let height = depth(leaves as u64);
@@ -62,7 +63,7 @@ impl MerkleTree {
         }
     }
 
-    /// Adds leaves that fit in the buffer.
+    /// Adds leaves to the buffer of the lowest level, in which they fit.
     fn put(&mut self, nodes: &mut [Node], leaves: &[Node]) {
         let to = self.base + usize::from(self.lens[0]);
         nodes[to..to + leaves.len()].copy_from_slice(leaves);
@@ -70,7 +71,7 @@ impl MerkleTree {
         self.flush_full(nodes, 0);
     }
 
-    /// Hashes full buffers, from a level on.
+    /// Hashes the buffers that are full, from a level upwards, each into the next level.
     fn flush_full(&mut self, nodes: &mut [Node], mut level: usize) {
         while usize::from(self.lens[level]) == BUFFER_NODES {
             self.hash(nodes, level);
@@ -78,7 +79,8 @@ impl MerkleTree {
         }
     }
 
-    /// Hashes the buffer of a level, which contains pairs, and empties it.
+    /// Hashes the buffer of a level into the buffer of the next one, and empties it; its nodes are
+    /// complete pairs.
     fn hash(&mut self, nodes: &mut [Node], level: usize) {
         let (below, above) = nodes[self.base + level * BUFFER_NODES..].split_at_mut(BUFFER_NODES);
         let count = usize::from(self.lens[level]);
@@ -91,7 +93,7 @@ impl MerkleTree {
         self.lens[level + 1] += (count / 2) as u8;
     }
 
-    /// Returns the root of a tree of the given depth, and frees the buffers.
+    /// Ends the tree and returns its root for the given depth; the buffers are freed.
     pub(super) fn root(mut self, nodes: &mut Vec<Node>, depth: usize) -> Node {
         let zeros = zeros();
         for level in 0..self.height.min(depth) {

@@ -10,8 +10,8 @@ use super::pairs::{parent, Node};
 use super::sequences::SequenceLayout;
 use super::SszError;
 
-/// The computation of a value's root, and of the roots of the values in it. The bytes have been
-/// checked.
+/// The walker that computes the hash tree root of a value, and for it the roots of the values in
+/// it. The bytes have been checked.
 pub(super) struct RootWalker<'s> {
     pub(super) schema: &'s Schema,
     pub(super) ssz: &'s [u8],
@@ -23,7 +23,7 @@ pub(super) struct RootWalker<'s> {
     pub(super) counts: Vec<u32>,
 }
 
-/// Position of a value. SSZ has less than 2^32 bytes.
+/// The position of a value in the SSZ, in half the memory of a range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     start: u32,
@@ -43,7 +43,7 @@ impl Span {
     }
 }
 
-/// The nodes to which roots are written: `at`, `at + stride`, ...
+/// The destination of roots among the nodes: `at`, `at + stride`, `at + 2 * stride`, ...
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RootOutput {
     pub(super) at: usize,
@@ -51,7 +51,7 @@ pub(super) struct RootOutput {
 }
 
 impl RootOutput {
-    /// Consecutive nodes.
+    /// Returns the destination of roots in consecutive nodes from `at` on.
     pub(super) fn row(at: usize) -> Self {
         Self { at, stride: 1 }
     }
@@ -75,7 +75,7 @@ impl<'s> RootWalker<'s> {
         }
     }
 
-    /// Computes the root of the whole value.
+    /// Computes the hash tree root of the whole value, of the type `ty`.
     pub(super) fn root(mut self, ty: TypeId) -> Result<Node, SszError> {
         grow(&mut self.nodes, 1, Node::default())?;
         grow(&mut self.spans, 1, Span::new(0..self.ssz.len()))?;
@@ -83,7 +83,8 @@ impl<'s> RootWalker<'s> {
         Ok(self.nodes[0])
     }
 
-    /// Computes the roots of values of one type. The stacks have the same height afterwards.
+    /// Computes the roots of all values in `spans`, which have the type `ty`, and writes them to
+    /// `out`. The stacks have the same height afterwards.
     pub(super) fn roots(
         &mut self,
         ty: TypeId,
@@ -112,7 +113,8 @@ impl<'s> RootWalker<'s> {
         }
     }
 
-    /// Writes values that are their own roots, `offset` bytes into each span.
+    /// Writes basic values to `out` unchanged, because they are their own roots; each begins
+    /// `offset` bytes into its span.
     fn leaves(&mut self, spans: Range<usize>, offset: usize, size: usize, out: RootOutput) {
         let starts = self.spans[spans]
             .iter()
@@ -227,7 +229,7 @@ impl<'s> RootWalker<'s> {
         Ok(())
     }
 
-    /// Moves the nodes after `base` to their destination.
+    /// Moves the roots after `base` at the end of the nodes to their destination.
     pub(super) fn put(&mut self, base: usize, out: RootOutput) {
         let (to, nodes) = self.nodes.split_at_mut(base);
         let to = to[out.at..].iter_mut().step_by(out.stride);
@@ -237,7 +239,7 @@ impl<'s> RootWalker<'s> {
         self.nodes.truncate(base);
     }
 
-    /// The offset that is stored at `at`.
+    /// Reads the offset, of four bytes, that is stored at `at` in the SSZ.
     pub(super) fn offset(&self, at: usize) -> Result<usize, SszError> {
         match self.ssz.get(at..).and_then(|rest| rest.first_chunk()) {
             Some(offset) => Ok(u32::from_le_bytes(*offset) as usize),
@@ -253,7 +255,7 @@ pub(super) fn node_of(bytes: &[u8]) -> Node {
     node
 }
 
-/// Whether a value of the kind is its own root, if it fits.
+/// Whether a value of the kind is its own root if it has at most 32 bytes.
 fn is_leaf(kind: &Kind) -> bool {
     matches!(
         kind,

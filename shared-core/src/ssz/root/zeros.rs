@@ -7,7 +7,7 @@ use super::pairs::{parent, Node};
 /// Maximum depth of a tree: limits have 64 bits.
 pub(super) const MAX_DEPTH: usize = 64;
 
-/// Returns the roots of trees whose leaves are all zero, by depth.
+/// Returns the roots of trees whose leaves are all zero; the index is the depth of the tree.
 pub(super) fn zeros() -> &'static [Node; MAX_DEPTH + 1] {
     static ZEROS: OnceLock<[Node; MAX_DEPTH + 1]> = OnceLock::new();
     ZEROS.get_or_init(|| {

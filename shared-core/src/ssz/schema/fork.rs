@@ -8,7 +8,7 @@ use super::Schema;
 
 macro_rules! forks {
     ($($(#[$doc:meta])* $name:ident $text:literal,)*) => {
-        /// A fork of the consensus layer.
+        /// A fork of the consensus layer whose types this crate has, in chronological order.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Fork {
             $($(#[$doc])* $name,)*
@@ -18,12 +18,14 @@ macro_rules! forks {
             /// All forks in their order.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The name of the fork in `Eth-Consensus-Version` and `version`.
+            /// Returns the fork's name in lower case, as `Eth-Consensus-Version` and `version` have
+            /// it.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// The fork's type table, which contains additions and changes.
+            /// Returns the text of the fork's type table, which contains its additions and changes
+            /// to the earlier forks.
             pub(super) fn table(self) -> &'static str {
                 match self {
                     $(Self::$name => include_str!(concat!("../forks/", $text, ".types")),)*
@@ -57,7 +59,8 @@ forks! {
 /// Type table that does not depend on the fork of the consensus layer.
 pub(super) const EXECUTION: &str = include_str!("../forks/execution.types");
 
-/// A set of constants.
+/// A set of constants of the consensus specifications, which determines lengths and limits of
+/// types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Preset {
     /// The preset of Ethereum Mainnet and its test networks.
@@ -72,7 +75,7 @@ impl Preset {
     /// All presets in the order of the tables' columns.
     pub const ALL: &[Self] = &[Self::Mainnet, Self::Minimal, Self::Gnosis];
 
-    /// The name of the preset in configurations.
+    /// Returns the name of the preset in configurations and in `PRESET_BASE`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mainnet => "mainnet",
@@ -82,7 +85,7 @@ impl Preset {
     }
 }
 
-/// Error for a name that is no fork or preset.
+/// The error of parsing a name that is no fork, or no preset; its text lists the known ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName {
     name: String,

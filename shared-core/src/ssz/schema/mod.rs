@@ -19,11 +19,11 @@ pub use self::names::{FieldPrefix, Names, FIELD_PREFIX_BYTES};
 pub use self::template::{Literal, ScalarKind, Step, Template, LITERAL};
 pub use self::tokens::SchemaError;
 
-/// Identifier of a type in a [`Schema`].
+/// The index of a type in the [`Schema`] that compiled it; other schemas give it another meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TypeId(u32);
 
-/// The types of one fork and preset.
+/// The compiled types of one fork and preset, which the walkers read.
 #[derive(Debug)]
 pub struct Schema {
     types: Vec<Type>,
@@ -53,7 +53,7 @@ pub struct Type {
     pub json: Json,
 }
 
-/// The representation of a type in JSON.
+/// The representation of a type in JSON, where it differs from the usual one of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Json {
     /// The representation of the type's kind.
@@ -64,7 +64,7 @@ pub enum Json {
     Rlp,
 }
 
-/// The kind of a type.
+/// The kind of a type, with the properties that determine its SSZ.
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// An unsigned integer of 1, 2, 4, 8, 16 or 32 bytes. A decimal string in JSON.
@@ -99,7 +99,8 @@ pub enum Kind {
     Quantity(usize),
 }
 
-/// The words of an enumeration, in the order of their values.
+/// The words that stand for the values of an [`Enum`](Kind::Enum) in JSON, where SSZ has a byte;
+/// the index of a word is its value.
 #[derive(Clone, Debug)]
 pub struct Words {
     words: Box<[Box<str>]>,
@@ -108,7 +109,8 @@ pub struct Words {
 }
 
 impl Words {
-    /// Returns the value of a word.
+    /// Returns the byte that stands in SSZ for a word of the JSON; `None` if the word is not
+    /// allowed.
     pub fn find(&self, word: &str) -> Option<u8> {
         let number = self.words.iter().position(|known| **known == *word);
         let number = number.and_then(|number| u8::try_from(number).ok());
@@ -126,7 +128,8 @@ impl std::ops::Deref for Words {
 }
 
 impl Type {
-    /// The constant beginning of every value in JSON. Containers begin with their first field.
+    /// Returns the text with which every value of the type begins in JSON: a quote, `"0x`, a
+    /// bracket, or nothing. Containers begin with their first field.
     pub fn opening(&self) -> &'static str {
         match self.kind {
             _ if self.json == Json::Rlp => "\"0x",
@@ -146,7 +149,7 @@ impl Type {
     }
 }
 
-/// The limit of a list's number of elements.
+/// The maximum number of elements, bytes or bits of a list, and the shape of its tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// Maximum number of elements, on which the root depends.
@@ -156,7 +159,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Maximum number of elements.
+    /// Returns the maximum number of elements; `u64::MAX` for a list without one.
     pub fn max(self) -> u64 {
         match self {
             Self::AtMost(limit) => limit,
@@ -173,7 +176,7 @@ impl Limit {
     }
 }
 
-/// The fields of a container and their layout.
+/// The fields of a container, with their layout in SSZ and their names in JSON.
 #[derive(Clone, Debug)]
 pub struct Container {
     /// Fields in the order of the SSZ.
@@ -194,7 +197,7 @@ pub struct Container {
     pub template: Option<Box<Template>>,
 }
 
-/// A field of a container.
+/// One field of a container: its name, its type, and its position in the fixed part.
 #[derive(Clone, Debug)]
 pub struct Field {
     /// Name in the specification.
@@ -211,17 +214,17 @@ pub struct Field {
 pub const OFFSET: usize = 4;
 
 impl Schema {
-    /// Returns the type with an identifier.
+    /// Returns the type of an identifier that this schema has issued.
     pub fn get(&self, id: TypeId) -> &Type {
         &self.types[id.0 as usize]
     }
 
-    /// Returns the named type.
+    /// Finds a type by its name in the type tables, or by its expression once it was parsed.
     pub fn find(&self, name: &str) -> Option<TypeId> {
         self.ids.get(name).copied()
     }
 
-    /// Returns the types that the tables name, in the order of their names.
+    /// Iterates over the types that the tables name, in the order of their names.
     pub fn named(&self) -> impl Iterator<Item = (&str, TypeId)> {
         self.definitions
             .type_names()

@@ -5,6 +5,7 @@ pub const FIELD_PREFIX_BYTES: usize = 48;
 
 const WORD: usize = 8;
 
+/// Reads the first eight bytes, padded with zeros, as a word for comparison.
 #[inline(always)]
 fn word(bytes: &[u8]) -> u64 {
     bytes
@@ -21,7 +22,7 @@ pub struct Names {
     leads: Box<[FieldPrefix]>,
 }
 
-/// The text before a field's value: `,"name":"0x`.
+/// The constant text before a field's value, in an array that is copied as a whole: `,"name":"0x`.
 #[derive(Clone, Debug)]
 pub struct FieldPrefix {
     /// The text, padded to the number of bytes that are copied at once.
@@ -31,7 +32,8 @@ pub struct FieldPrefix {
 }
 
 impl Names {
-    /// Creates the table from names and the beginnings of their values.
+    /// Creates the table from the fields' names and the beginnings of their values, in the order of
+    /// the fields.
     pub(super) fn new<'a>(names: impl Iterator<Item = (&'a str, &'static str)>) -> Self {
         let mut keys = Vec::new();
         let mut leads = Vec::new();
@@ -68,7 +70,7 @@ impl Names {
         (differs == 0).then_some(key.len())
     }
 
-    /// Returns the text before a field's value.
+    /// Returns the constant text that precedes the value of a field, by its index.
     ///
     /// # Panics
     /// Panics if the field does not exist.
@@ -76,7 +78,7 @@ impl Names {
         &self.leads[field]
     }
 
-    /// Returns the named field.
+    /// Returns the index of the field with this name in JSON.
     pub fn find(&self, name: &[u8]) -> Option<usize> {
         self.keys
             .iter()

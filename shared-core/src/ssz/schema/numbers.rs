@@ -22,7 +22,7 @@ impl Definitions {
         usize::try_from(number).map_err(|_| SchemaError::new("a vector that fits no memory"))
     }
 
-    /// Evaluates a sum of products with Python's precedence.
+    /// Evaluates a sum of products of constants, with Python's precedence.
     pub(super) fn number(&self, tokens: &mut Tokens<'_>) -> Result<u64, SchemaError> {
         let too_large = || SchemaError::new("more than 64 bits");
         let mut sum = self.product(tokens)?;
@@ -41,7 +41,7 @@ impl Definitions {
         }
     }
 
-    /// Evaluates one summand.
+    /// Evaluates one summand: a product of powers.
     pub(super) fn product(&self, tokens: &mut Tokens<'_>) -> Result<u64, SchemaError> {
         let too_large = || SchemaError::new("more than 64 bits");
         let mut product = self.power(tokens)?;

@@ -13,7 +13,8 @@ use super::{
 /// Maximum nesting depth of containers, more than any type has.
 const MAX_DEPTH: usize = 32;
 
-/// Definitions of a fork's type table and the earlier ones.
+/// The definitions of a fork's type table and of the earlier ones, by name, while they are
+/// compiled.
 #[derive(Debug)]
 pub(super) struct Definitions {
     pub(super) by_name: BTreeMap<String, Definition>,
@@ -175,7 +176,7 @@ impl Schema {
         Ok(Kind::Container(container))
     }
 
-    /// Parses `[1, 0, 1]`, `[1] * 3`, `[1] * 3 + [0, 1]`.
+    /// Parses the list of a container's active fields: `[1, 0, 1]`, `[1] * 3`, `[1] * 3 + [0, 1]`.
     fn active_fields(&self, text: &str) -> Result<Box<[bool]>, SchemaError> {
         let mut tokens = Tokens::new(text);
         let mut all = Vec::new();
@@ -278,7 +279,7 @@ impl Schema {
         }
     }
 
-    /// Parses `({1: TYPE, 2: TYPE})`.
+    /// Parses the options of a union: `({1: TYPE, 2: TYPE})`.
     fn options(
         &mut self,
         tokens: &mut Tokens<'_>,
@@ -368,7 +369,7 @@ impl Schema {
     }
 }
 
-/// Parses `[VALID, INVALID, BAD = INVALID]`.
+/// Parses the words of an enumeration: `[VALID, INVALID, BAD = INVALID]`.
 fn words(tokens: &mut Tokens<'_>) -> Result<Words, SchemaError> {
     tokens.expect('[')?;
     let mut words: Vec<Box<str>> = Vec::new();

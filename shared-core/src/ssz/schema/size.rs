@@ -80,7 +80,7 @@ impl Schema {
         (bounds.len() <= MAX_BOUNDS).then(|| bounds.into())
     }
 
-    /// Bounds of the fixed-size fields.
+    /// Collects the bounds of a container's fixed-size fields, at their positions in the container.
     pub(super) fn fixed_field_bounds(&self, fields: &[Field]) -> Option<Box<[(usize, u8)]>> {
         let mut all = Vec::new();
         for field in fields {

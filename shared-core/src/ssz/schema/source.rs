@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use super::tokens::{SchemaError, Token, Tokens};
 use super::Preset;
 
-/// The definition of a name in the newest fork that has one.
+/// The meaning of one name of the type tables, from the newest fork that defines it.
 #[derive(Clone, Debug)]
 pub(super) struct Definition {
     /// Table and line of the definition.
@@ -33,6 +33,7 @@ pub(super) struct Definition {
     pub(super) means: DefinitionKind,
 }
 
+/// The meaning of a name, as its table writes it: expressions are not evaluated yet.
 #[derive(Clone, Debug)]
 pub(super) enum DefinitionKind {
     /// An expression.
@@ -49,6 +50,7 @@ pub(super) enum DefinitionKind {
     },
 }
 
+/// One line of a class in a type table: the name of a field, and its type's expression.
 #[derive(Clone, Debug)]
 pub(super) struct FieldLine {
     /// Table and line of the field, which may be in the table of an earlier fork.
@@ -58,7 +60,7 @@ pub(super) struct FieldLine {
     pub(super) ty: String,
 }
 
-/// Adds the definitions of a table to the earlier ones.
+/// Reads a type table, and adds its definitions to those of the earlier tables.
 pub(super) fn read(
     source: &'static str,
     text: &str,
@@ -97,7 +99,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Removes a definition of an earlier table.
+/// Reads the name after `del`, and removes its definition by an earlier table.
 fn read_removal(text: &str, all: &mut BTreeMap<String, Definition>) -> Result<(), SchemaError> {
     let mut tokens = Tokens::new(text);
     let name = tokens.name()?;

@@ -10,8 +10,9 @@ pub const LITERAL: usize = 48;
 /// Maximum number of digits of a 64-bit number.
 pub const DIGITS: usize = 20;
 
-/// The JSON of a container whose fields are all 64-bit numbers, booleans, bytes, bits, or
-/// fixed-size containers with such fields only.
+/// The constant texts and the scalars of a container's JSON, in order; the container has only
+/// fields that are 64-bit numbers, booleans, bytes, bits, or fixed-size containers with such fields
+/// only.
 #[derive(Clone, Debug)]
 pub struct Template {
     /// Steps in the order of the SSZ.
@@ -25,7 +26,7 @@ pub struct Template {
     pub most_json: usize,
 }
 
-/// A text and the value that follows it.
+/// One step of a template: a constant text, and the scalar that follows it.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// Text between the previous value and this one, including quotes and `0x`.
@@ -38,7 +39,7 @@ pub struct Step {
     pub next_offset: Option<usize>,
 }
 
-/// The kind of a value without parts.
+/// The kind of a scalar: a value that has no elements and no fields.
 #[derive(Clone, Copy, Debug)]
 pub enum ScalarKind {
     /// A 64-bit number without its quotes.
@@ -68,7 +69,7 @@ impl ScalarKind {
         }
     }
 
-    /// Whether its position in the fixed part contains an offset.
+    /// Whether the fixed part has an offset in place of the value.
     fn is_variable(self) -> bool {
         matches!(self, Self::ByteList(_) | Self::Bitlist(_))
     }
@@ -81,7 +82,8 @@ impl ScalarKind {
     }
 }
 
-/// A text of at most [`LITERAL`] bytes.
+/// A constant text of at most [`LITERAL`] bytes, in an array that is compared and copied as a
+/// whole.
 #[derive(Clone, Debug)]
 pub struct Literal {
     /// The text, padded with zeros.
@@ -107,7 +109,7 @@ impl Literal {
         Some(literal)
     }
 
-    /// Whether `bytes` begin with the text.
+    /// Whether `bytes` begin with this text.
     #[inline(always)]
     pub fn is_prefix_of(&self, bytes: &[u8]) -> bool {
         let Some(bytes) = bytes.first_chunk::<LITERAL>() else {
@@ -122,8 +124,8 @@ impl Literal {
 }
 
 impl Template {
-    /// Creates the template of a container, or returns `None` if it has other kinds of fields or
-    /// long names.
+    /// Creates the template of a container, or returns `None` if a field has another kind or a long
+    /// name.
     pub(super) fn new(schema: &Schema, container: &Container) -> Option<Self> {
         let mut steps = Vec::new();
         let mut text = String::new();
@@ -148,7 +150,8 @@ impl Template {
     }
 }
 
-/// Appends the steps of a container; `text` collects the text after the last step.
+/// Appends the steps of a container and of the containers in it; `text` collects the constant text
+/// after the last step.
 fn flatten(
     schema: &Schema,
     container: &Container,

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Error in a type table, or in a type expression.
+/// The error of an invalid type table or type expression: the reason, and the table's name and
+/// line, if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaError {
     /// Table and line, or `None` if the error is not in a table.
@@ -35,7 +36,7 @@ impl fmt::Display for SchemaError {
 
 impl std::error::Error for SchemaError {}
 
-/// A word, a number or a sign; `**` is `^`, `//` is `/`.
+/// A token of a type expression: a word, a number or a sign; `**` is `^`, `//` is `/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'t> {
     Name(&'t str),
@@ -44,7 +45,7 @@ pub(super) enum Token<'t> {
     Sign(char),
 }
 
-/// The remaining tokens of a line.
+/// A reader of the tokens that are left of a line.
 #[derive(Clone, Debug)]
 pub(super) struct Tokens<'t> {
     rest: &'t str,

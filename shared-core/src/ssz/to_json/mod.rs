@@ -24,7 +24,8 @@ const MAX_SHORT_BYTES: usize = 256;
 // a field's name, a short string and its closing quote, a number
 const _: () = assert!(MIN_ROOM > FIELD_PREFIX_BYTES + 2 * MAX_SHORT_BYTES + number::DIGITS + 64);
 
-/// A writer of a value as JSON, in pieces.
+/// A converter of one SSZ value to JSON, which is written piece by piece into buffers of the
+/// caller.
 #[derive(Debug)]
 pub struct ToJson<'s, B> {
     schema: &'s Schema,
@@ -34,7 +35,7 @@ pub struct ToJson<'s, B> {
     rlp_keys: bool,
 }
 
-/// The next part of the output.
+/// The part of the JSON that [`ToJson::write`] writes next.
 #[derive(Debug)]
 enum WriteStep<'s> {
     /// The whole value.
@@ -50,7 +51,7 @@ enum WriteStep<'s> {
     Nothing,
 }
 
-/// A value that is open.
+/// A container, list or other value whose JSON is written in part, on the stack of the converter.
 #[derive(Debug)]
 enum Frame<'s> {
     Fields {
@@ -76,7 +77,7 @@ enum Frame<'s> {
     Rlp(Box<Witness>),
 }
 
-/// Converts a value to JSON.
+/// Converts an SSZ value to JSON in one buffer.
 ///
 /// # Errors
 /// The position and the reason if `ssz` is not a value of the type.
@@ -123,7 +124,8 @@ impl<'s, B: AsRef<[u8]>> ToJson<'s, B> {
         self
     }
 
-    /// Continues the output as far as there is room. Returns the number of bytes, or 0 at the end.
+    /// Writes the next part of the JSON into `to`, as far as there is room. Returns the number of
+    /// bytes, or 0 at the end.
     ///
     /// # Errors
     /// The room is less than [`MIN_ROOM`], memory is refused, or a witness can't be encoded as RLP.
@@ -268,7 +270,7 @@ fn start_value<'s>(
     Ok(WriteStep::Follows)
 }
 
-/// The result of writing the next part of an open value.
+/// The result of writing a further part of a value whose JSON is incomplete.
 enum Continuation<'s> {
     /// The buffer has no room.
     Full,
@@ -279,6 +281,8 @@ enum Continuation<'s> {
 }
 
 impl<'s> Frame<'s> {
+    /// Writes elements or fields until the buffer is full, a value must be opened, or all are
+    /// written.
     #[inline(always)]
     fn resume(
         &mut self,
@@ -428,20 +432,21 @@ fn write_leaf(ty: &Type, bytes: &[u8], out: &mut JsonOutput<'_>) -> bool {
     true
 }
 
-/// The offset at `at`, which has been checked.
+/// Reads the offset, of four bytes, that is stored at `at`, and has been checked.
 #[inline(always)]
 fn offset(ssz: &[u8], at: usize) -> usize {
     let bytes = ssz[at..].first_chunk().copied();
     u32::from_le_bytes(bytes.unwrap_or_default()) as usize
 }
 
-/// The output buffer.
+/// The output buffer of the caller, and the number of bytes that were written to it.
 struct JsonOutput<'t> {
     to: &'t mut [u8],
     len: usize,
 }
 
 impl JsonOutput<'_> {
+    /// Returns the number of bytes that still fit in the buffer.
     fn room(&self) -> usize {
         self.to.len() - self.len
     }

@@ -11,7 +11,7 @@ use crate::ssz::schema::{Container, Schema};
 /// Lists in the order of the RLP, and whether their elements are RLP already.
 const PARTS: [(&str, bool); 3] = [("headers", true), ("codes", false), ("state", false)];
 
-/// A witness that is being written.
+/// A writer of one execution witness as RLP, prefix by prefix, and its progress.
 #[derive(Debug)]
 pub(super) struct Witness {
     lists: [List; 3],
@@ -22,6 +22,7 @@ pub(super) struct Witness {
     element: Option<usize>,
 }
 
+/// One of the lists of a witness: its position in the SSZ, and the length of its RLP.
 #[derive(Clone, Debug)]
 struct List {
     range: Range<usize>,
@@ -30,7 +31,7 @@ struct List {
     len: u64,
 }
 
-/// The next part of the output.
+/// The part of the RLP that the caller must write next.
 pub(super) enum RlpStep {
     /// These bytes, followed by a range of the SSZ.
     Bytes(Vec<u8>, Range<usize>),

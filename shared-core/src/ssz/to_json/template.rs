@@ -3,8 +3,8 @@
 use super::{number, offset, JsonOutput};
 use crate::ssz::schema::{Literal, ScalarKind, Template, LITERAL};
 
-/// Writes a checked value if there is room for the longest JSON of its length. Returns whether it
-/// was written.
+/// Writes a checked value by its template, if there is room for the longest JSON of its length.
+/// Returns whether it was written.
 #[inline(never)]
 pub(super) fn write(template: &Template, value: &[u8], out: &mut JsonOutput<'_>) -> bool {
     let Some(to) = out.to.get_mut(out.len..) else {

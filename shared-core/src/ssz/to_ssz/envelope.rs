@@ -4,7 +4,7 @@
 use super::scan::TokenError;
 use crate::ssz::error::{SszErrorKind, Step};
 
-/// The form of the input.
+/// The form of the JSON input: the value alone, or an envelope around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputForm {
     /// The value without an envelope.
@@ -35,14 +35,14 @@ impl EnvelopeFlags {
     }
 }
 
-/// A flag of the envelope.
+/// A member of an envelope of the Beacon API that is `true` or `false`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flag {
     Optimistic,
     Finalized,
 }
 
-/// An envelope that is open.
+/// The progress of an envelope whose end is not read yet.
 #[derive(Debug, Default)]
 pub(super) struct Envelope {
     /// Name of the member that contained the value.
@@ -52,7 +52,7 @@ pub(super) struct Envelope {
     pub(super) is_inside: bool,
 }
 
-/// The kind of a member of an envelope.
+/// The kind of an envelope's member, by its name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Member {
     Value,

@@ -50,7 +50,7 @@ fn is_envelope_member(
 }
 
 impl<'s> ToSsz<'s> {
-    /// Starts the whole value at `at`.
+    /// Reads the first bytes of the input at `at`, and decides whether the value has an envelope.
     pub(super) fn start(
         &mut self,
         form: InputForm,
@@ -98,7 +98,7 @@ impl<'s> ToSsz<'s> {
         Ok(InputState::All)
     }
 
-    /// Returns the type of the value.
+    /// Returns the type of the value, which the envelope's version may have to determine first.
     fn target_type(&mut self, at: usize) -> Result<&'s Type, HexError> {
         let (preset, name) = match &self.target {
             Target::Type(ty) => return Ok(self.schema.get(*ty)),
@@ -117,7 +117,7 @@ impl<'s> ToSsz<'s> {
         Ok(self.schema.get(ty))
     }
 
-    /// Expects the whole value next.
+    /// Sets the value, at its member of the envelope, as the next token.
     fn start_enveloped(&mut self, ty: &'s Type) -> Result<(), HexError> {
         let place = match ty.size {
             Some(size) => self.output.zeros(size)?,
@@ -127,7 +127,8 @@ impl<'s> ToSsz<'s> {
         Ok(())
     }
 
-    /// Reads a member of a union or an envelope.
+    /// Reads a name of an envelope or a union and its colon, and sets the member's value as the
+    /// next token.
     pub(super) fn read_member(
         &mut self,
         bytes: &[u8],
@@ -248,7 +249,7 @@ impl<'s> ToSsz<'s> {
         Ok(InputState::All)
     }
 
-    /// Reads the version in an envelope.
+    /// Reads the value of the envelope's `version`, which names the fork.
     pub(super) fn read_version(
         &mut self,
         bytes: &[u8],

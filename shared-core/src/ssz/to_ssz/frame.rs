@@ -5,7 +5,7 @@ use super::output::Output;
 use crate::ssz::error::{SszErrorKind, Step};
 use crate::ssz::schema::{Container, Kind, Schema, Type, TypeId};
 
-/// An open object or array.
+/// An object or array of the input that is open: its end is not read yet.
 #[derive(Debug)]
 pub(super) enum Frame<'s> {
     Container(Fields<'s>),
@@ -17,7 +17,7 @@ pub(super) enum Frame<'s> {
 /// Index that stands for no field.
 pub(super) const NONE: usize = usize::MAX;
 
-/// An open container.
+/// The progress of an open container, whose fields may be in any order.
 #[derive(Debug)]
 pub(super) struct Fields<'s> {
     pub(super) container: &'s Container,
@@ -35,7 +35,7 @@ pub(super) struct Fields<'s> {
     pub(super) is_fixed: bool,
 }
 
-/// An open list or vector.
+/// The progress of an open list or vector, and the position of its elements in the output.
 #[derive(Debug)]
 pub(super) struct Elements<'s> {
     pub(super) of: &'s Type,
@@ -49,7 +49,8 @@ pub(super) struct Elements<'s> {
     pub(super) places: ElementPositions,
 }
 
-/// Positions of elements in the output.
+/// The way in which the elements of an open list or vector are placed in the output: in reserved
+/// room, appended, or appended with offsets.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ElementPositions {
     /// Fixed size in bytes, with reserved room for all elements.
@@ -70,7 +71,8 @@ pub(super) struct Union<'s> {
 }
 
 impl Fields<'_> {
-    /// Adds missing optional fields, because the Engine API omits members that are null.
+    /// Adds the optional fields that the object lacks, as empty lists, because the Engine API omits
+    /// members that are null. Errors: another field is missing.
     #[cold]
     fn add_missing_fields(&self, schema: &Schema, output: &mut Output) -> Result<(), SszErrorKind> {
         for (n, field) in self.container.fields.iter().enumerate() {
@@ -92,7 +94,7 @@ impl Frame<'_> {
         !matches!(self, Self::List(_))
     }
 
-    /// Ends the value that was being read.
+    /// Marks the element or field that was being read as complete.
     pub(super) fn end_value(&mut self) {
         match self {
             Self::Container(fields) => fields.field = NONE,
@@ -101,7 +103,7 @@ impl Frame<'_> {
         }
     }
 
-    /// Returns the step of the path at which the input is.
+    /// Returns the step of an error's path for the element or field that is being read.
     pub(super) fn step(&self) -> Option<Step> {
         match self {
             Self::Container(fields) => {
@@ -114,7 +116,7 @@ impl Frame<'_> {
         }
     }
 
-    /// Closes the object or array.
+    /// Ends the object or array in the output. Errors: a field or an element is missing.
     pub(super) fn close(self, schema: &Schema, output: &mut Output) -> Result<(), SszErrorKind> {
         match self {
             Self::Container(fields) => {

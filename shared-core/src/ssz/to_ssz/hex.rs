@@ -9,7 +9,7 @@ use crate::ssz::error::SszErrorKind;
 /// they are written.
 const BLOCK: usize = 1 << 14;
 
-/// The destination of bytes in the output.
+/// The position of the output to which the next decoded bytes are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WritePosition {
     /// The end of the output.
@@ -18,7 +18,7 @@ pub(super) enum WritePosition {
     At(usize),
 }
 
-/// A string that arrives in pieces, or in an unusual notation.
+/// The progress of a string of hex digits that arrives in pieces, or in an unusual notation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hex {
     place: WritePosition,
@@ -34,7 +34,7 @@ pub(super) struct Hex {
 
 const PREFIX: &[u8; 3] = b"\"0x";
 
-/// The reason why the input is rejected.
+/// The reason why the input is rejected: an invalid token, or a value that breaks a rule of SSZ.
 pub(super) enum HexError {
     Wrong(TokenError),
     Refused(SszErrorKind),
@@ -61,7 +61,8 @@ pub(super) fn read_exact(bytes: &[u8], to: &mut [u8]) -> Option<usize> {
     (inner.get(len) == Some(&b'"')).then_some(PREFIX.len() + len + 1)
 }
 
-/// Reads the digits of exactly `to.len()` bytes.
+/// Decodes the digits of exactly `to.len()` bytes; `None` if there are too few, or others than hex
+/// digits.
 #[inline(always)]
 pub(super) fn digits(bytes: &[u8], to: &mut [u8]) -> Option<usize> {
     let digits = bytes.get(..2 * to.len())?;
@@ -139,7 +140,7 @@ impl Hex {
         self.place
     }
 
-    /// Number of bytes that were read.
+    /// Returns the number of bytes that were decoded.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
@@ -200,7 +201,8 @@ impl Hex {
         }
     }
 
-    /// Reads a part of the string's content.
+    /// Decodes a part of the string's digits, which may begin or end between the two digits of a
+    /// byte.
     fn digits(
         &mut self,
         mut digits: &[u8],

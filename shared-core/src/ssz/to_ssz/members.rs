@@ -9,7 +9,7 @@ use super::{InputState, MemberStep, NextToken, ToSsz, ValueSkipper};
 use crate::ssz::error::SszErrorKind;
 
 impl ToSsz<'_> {
-    /// Reads fields until one of them opens a value, or the input ends.
+    /// Reads names and values of an open container until a value must be opened, or the input ends.
     pub(super) fn names(
         &mut self,
         bytes: &[u8],
@@ -76,7 +76,7 @@ impl ToSsz<'_> {
         }
     }
 
-    /// Reads elements until one of them opens a value, or the input ends.
+    /// Reads the elements of an open list or vector until one must be opened, or the input ends.
     pub(super) fn elements(
         &mut self,
         bytes: &[u8],
@@ -126,7 +126,7 @@ impl ToSsz<'_> {
         }
     }
 
-    /// Closes the innermost open value.
+    /// Ends the innermost open object or array, whose bracket was read.
     pub(super) fn close(&mut self, at: usize) -> Result<(), HexError> {
         match self
             .stack
@@ -141,7 +141,8 @@ impl ToSsz<'_> {
 }
 
 impl ReadProgress {
-    /// Returns the next step, or `None` if a comma was read and another field or element follows.
+    /// Returns the next step after a value, or `None` if a comma was read and another field or
+    /// element follows.
     #[inline(always)]
     fn match_expected_field(self, bytes: &[u8], at: &mut usize) -> Option<MemberStep> {
         match self {

@@ -42,7 +42,7 @@ const MAX_TOKEN: usize = 1 << 13;
 /// one.
 const MAX_JOINED_BYTES: usize = 256;
 
-/// A reader of a value in JSON, which arrives in pieces.
+/// A converter of one value from JSON to SSZ, which receives the JSON in pieces of any size.
 #[derive(Debug)]
 pub struct ToSsz<'s> {
     schema: &'s Schema,
@@ -60,7 +60,7 @@ pub struct ToSsz<'s> {
     failed: Option<SszError>,
 }
 
-/// The type of the value.
+/// The type of the value that is converted, as far as it is known before the input.
 #[derive(Clone, Debug)]
 enum Target {
     Type(TypeId),
@@ -70,7 +70,7 @@ enum Target {
     Nothing,
 }
 
-/// The next token.
+/// The token that the converter expects next, which is stored between two pieces.
 #[derive(Debug)]
 enum NextToken<'s> {
     /// The whole value, with or without an envelope.
@@ -95,7 +95,7 @@ enum NextToken<'s> {
     End,
 }
 
-/// Whether the input was sufficient.
+/// The reason why reading stops: the input was sufficient, or it ends within a token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum InputState {
     All,
@@ -103,8 +103,8 @@ enum InputState {
     Part,
 }
 
-/// The next token within an open value while the input lasts, so that nothing is stored between two
-/// fields.
+/// The token that follows within an open value: a step that is not stored while the input lasts, so
+/// that nothing is stored between two fields.
 #[derive(Clone, Copy)]
 enum MemberStep {
     /// A name, or `}` if true.
@@ -274,17 +274,17 @@ impl<'s> ToSsz<'s> {
         }
     }
 
-    /// The version in the envelope, as far as it was read.
+    /// Returns the fork name in the envelope's `version`, as far as it was read.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
 
-    /// The flags in the envelope, as far as they were read.
+    /// Returns the flags of the envelope, as far as they were read.
     pub fn flags(&self) -> EnvelopeFlags {
         self.flags
     }
 
-    /// Reserves room for a number of bytes of SSZ, so that the buffer need not grow.
+    /// Reserves memory for `bytes` bytes of SSZ, so that the buffer need not grow.
     ///
     /// # Errors
     /// Memory is refused.
@@ -293,17 +293,17 @@ impl<'s> ToSsz<'s> {
         self.output.reserve(bytes).map_err(refused)
     }
 
-    /// Number of bytes of SSZ so far, including the offsets of open lists.
+    /// Returns the number of bytes of SSZ so far, including the offsets of open lists.
     pub fn written(&self) -> usize {
         self.output.len() + self.output.offsets()
     }
 
-    /// Number of bytes of memory that the output occupies.
+    /// Returns the number of bytes of memory that the output occupies.
     pub fn room(&self) -> usize {
         self.output.room()
     }
 
-    /// Reads all complete tokens, and returns their length.
+    /// Reads all complete tokens of the input, and returns their length in bytes.
     fn run(&mut self, bytes: &[u8]) -> Result<usize, SszError> {
         let mut at = 0;
         match self.read_tokens(bytes, &mut at) {
@@ -389,7 +389,8 @@ impl<'s> ToSsz<'s> {
         }
     }
 
-    /// Reads on within open values until a token must be stored.
+    /// Reads on within open values until a token must be stored, because the input ends or a value
+    /// is opened.
     fn inside(
         &mut self,
         mut inside: MemberStep,
@@ -406,7 +407,7 @@ impl<'s> ToSsz<'s> {
         }
     }
 
-    /// Returns the next step after a value.
+    /// Reads the comma or the closing bracket after a value, and returns the step that follows.
     fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<MemberStep, HexError> {
         let Some(frame) = self.stack.last_mut() else {
             self.expect = NextToken::End;
@@ -439,7 +440,8 @@ impl<'s> ToSsz<'s> {
         }
     }
 
-    /// Creates an error. `at` counts from the beginning of the bytes that are being read.
+    /// Creates an error with the path of the open values. `at` counts from the beginning of the
+    /// bytes that are being read.
     #[cold]
     fn error(&self, at: usize, problem: SszErrorKind) -> SszError {
         let error = SszError::new(self.consumed + at as u64, problem);

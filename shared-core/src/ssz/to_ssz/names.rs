@@ -6,7 +6,7 @@ use super::scan::{not_a_string, skip_white, string, TokenError};
 use super::skip::escaped;
 use crate::ssz::schema::Container;
 
-/// A name and its colon.
+/// The result of reading a member's name and its colon.
 pub(super) enum NameToken<'t> {
     Here {
         name: Cow<'t, str>,
@@ -17,7 +17,7 @@ pub(super) enum NameToken<'t> {
     Part,
 }
 
-/// The result of matching a name with the fields of a container.
+/// The result of reading a name and searching it among the fields of a container.
 pub(super) enum FieldMatch {
     /// The index of the field, and the position after the colon.
     Field(usize, usize),
@@ -42,7 +42,7 @@ pub(super) fn find_field(
     })
 }
 
-/// Reads the name at `at`.
+/// Reads a member's name and its colon at `at`; with `or_end` the object may end there instead.
 pub(super) fn name(bytes: &[u8], at: usize, or_end: bool) -> Result<NameToken<'_>, TokenError> {
     let rest = &bytes[at..];
     match rest.first() {
@@ -65,7 +65,8 @@ pub(super) fn name(bytes: &[u8], at: usize, or_end: bool) -> Result<NameToken<'_
     }
 }
 
-/// Reads a complete string. Returns it with the length of its token.
+/// Reads a complete string, and returns its content with the length of its token; `None` if its end
+/// is missing.
 pub(super) fn text(bytes: &[u8]) -> Result<Option<(Cow<'_, str>, usize)>, TokenError> {
     match bytes.first() {
         None => return Ok(None),
@@ -91,7 +92,7 @@ pub(super) fn text(bytes: &[u8]) -> Result<Option<(Cow<'_, str>, usize)>, TokenE
     }
 }
 
-/// The length of a string's token.
+/// The length of a string's token in bytes, or that only a prefix was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenLength {
     Whole(usize),
@@ -99,7 +100,8 @@ pub(super) enum TokenLength {
     Cut(usize),
 }
 
-/// Reads a string up to a number of bytes: the whole string, or a prefix of at least `most` bytes.
+/// Reads a string of which at most `most` bytes are needed: the whole string, or a prefix of at
+/// least `most` bytes.
 pub(super) fn text_prefix(
     bytes: &[u8],
     most: u64,

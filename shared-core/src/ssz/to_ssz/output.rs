@@ -16,7 +16,7 @@ const MIN_UNMOVED_BYTES: usize = 1 << 20;
 /// Minimum number of bytes that are counted for a buffer.
 const MIN_COUNTED_BYTES: usize = 64 << 10;
 
-/// The SSZ that is written so far.
+/// The buffer of the SSZ that is written so far, with the positions that its offsets will need.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pub(super) bytes: Vec<u8>,
@@ -34,18 +34,19 @@ impl Output {
         self.bytes.len()
     }
 
-    /// Bytes of the offsets that open lists will have.
+    /// Returns the number of bytes that the offsets of open lists will take.
     pub(super) fn offsets(&self) -> usize {
         self.starts.len() * OFFSET
     }
 
-    /// Bytes of memory that the output occupies. Memory that was never written is not counted.
+    /// Returns the number of bytes of memory that the output occupies. Memory that was never
+    /// written is not counted.
     pub(super) fn room(&self) -> usize {
         let written_to = self.bytes.len().saturating_mul(2).max(MIN_COUNTED_BYTES);
         self.bytes.capacity().min(written_to) + self.starts.capacity() * size_of::<u32>()
     }
 
-    /// Reserves room for `more` bytes.
+    /// Reserves memory for `more` bytes after those that are written. Errors: memory is refused.
     pub(super) fn reserve(&mut self, more: usize) -> Result<(), SszErrorKind> {
         if self.bytes.capacity() - self.bytes.len() >= more {
             return Ok(());
@@ -55,7 +56,7 @@ impl Output {
             .map_err(|_| SszErrorKind::NoMemory(more))
     }
 
-    /// Appends zeros, and returns their position.
+    /// Appends `count` zero bytes to be overwritten, and returns their position.
     #[inline(always)]
     pub(super) fn zeros(&mut self, count: usize) -> Result<usize, SszErrorKind> {
         let at = self.len();
@@ -64,19 +65,19 @@ impl Output {
         Ok(at)
     }
 
-    /// Position of the end, as an offset.
+    /// Returns the position of the end, as an offset of 32 bits. Errors: the SSZ is too long.
     fn position(&self) -> Result<u32, SszErrorKind> {
         u32::try_from(self.len())
             .map_err(|_| SszErrorKind::Because("2^32 bytes or more have no offsets".into()))
     }
 
-    /// Begins a list of variable-size elements. The result is an argument of
-    /// [`end_list`](Self::end_list).
+    /// Begins a list of variable-size elements, whose offsets are written at its end. The result is
+    /// an argument of [`end_list`](Self::end_list).
     pub(super) fn begin_list(&self) -> usize {
         self.starts.len()
     }
 
-    /// Begins the next element at the end.
+    /// Records the end of the output as the beginning of the open list's next element.
     #[inline(always)]
     pub(super) fn begin_element(&mut self) -> Result<(), SszErrorKind> {
         let position = self.position()?;
@@ -119,7 +120,8 @@ impl Output {
         self.arrivals.len()
     }
 
-    /// Begins a variable-size field at the end.
+    /// Records the end of the output as the beginning of a variable-size field of the open
+    /// container.
     pub(super) fn begin_field(&mut self, field: usize) -> Result<(), SszErrorKind> {
         let position = self.position()?;
         let refused = |_| SszErrorKind::NoMemory(size_of::<(usize, u32)>());
@@ -157,7 +159,7 @@ impl Output {
         Ok(())
     }
 
-    /// Records the order of parts that are adjacent.
+    /// Records the order of adjacent long parts, which are not moved.
     fn defer(&mut self, parts: impl Into<Vec<Range<u32>>>) -> Result<(), SszErrorKind> {
         let refused = |_| SszErrorKind::NoMemory(size_of::<PartsMove>());
         self.moves.try_reserve(1).map_err(refused)?;
@@ -165,14 +167,15 @@ impl Output {
         Ok(())
     }
 
-    /// Returns the SSZ.
+    /// Ends the output, and returns the SSZ with the order of its parts.
     pub(super) fn end(self) -> Parts {
         Parts::new(self.bytes, self.moves)
     }
 }
 
-/// Like [`sort_in_place`], without moving bytes: returns the positions of the parts in the order of
-/// the fields, and replaces the positions in `parts` with the future ones.
+/// Sorts the parts of a container like [`sort_in_place`], without moving bytes: returns the
+/// positions of the parts in the order of the fields, and replaces the positions in `parts` with
+/// the future ones.
 fn sort_deferred(parts: &mut [(usize, u32)], end: u32) -> Result<Vec<Range<u32>>, SszErrorKind> {
     let refused = |_| SszErrorKind::NoMemory(size_of_val(parts));
     let mut order = Vec::new();

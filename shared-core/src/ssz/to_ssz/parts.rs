@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Adjacent parts, in the order in which they must be.
+/// A move that is left to do: adjacent parts, in the order in which the SSZ must have them.
 #[derive(Clone, Debug)]
 pub(super) struct PartsMove(pub(super) Vec<Range<u32>>);
 
@@ -26,7 +26,7 @@ impl Parts {
         Self { bytes, moves }
     }
 
-    /// Length of the SSZ in bytes.
+    /// Returns the length of the SSZ in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -41,12 +41,13 @@ impl Parts {
         self.moves.is_empty()
     }
 
-    /// The whole buffer in its present order: the fixed part of the value comes first.
+    /// Returns the whole buffer in its present order.
     pub fn raw_bytes(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
 
-    /// Returns the buffer, and the positions of the parts in order.
+    /// Returns the buffer, and the positions in it of the parts in the order of the SSZ, for a host
+    /// that sends them without moving them.
     pub fn into_pieces(self) -> (Vec<u8>, Vec<Range<usize>>) {
         let whole = 0..self.bytes.len();
         let mut order: Vec<_> = Some(whole)
@@ -97,7 +98,7 @@ impl PartsMove {
             .map(|part| part.start as usize..part.end as usize)
     }
 
-    /// The range of all parts.
+    /// Returns the range of the buffer that all parts occupy together.
     fn range(&self) -> Range<usize> {
         let begin = self.parts().map(|part| part.start).min().unwrap_or(0);
         let end = self.parts().map(|part| part.end).max().unwrap_or(0);
@@ -108,13 +109,13 @@ impl PartsMove {
         self.parts().max_by_key(Range::len).unwrap_or(0..0)
     }
 
-    /// Length of all parts but the longest, in bytes.
+    /// Returns the length of all parts but the longest, in bytes: they are copied twice.
     fn moved_len(&self) -> usize {
         self.range().len() - self.longest().len()
     }
 
-    /// Copies all but the longest part to `room`, moves the longest one, and copies the others
-    /// back.
+    /// Moves the parts into order: copies all but the longest to `room`, moves the longest one, and
+    /// copies the others back.
     fn apply(&self, bytes: &mut [u8], room: &mut Vec<u8>) {
         let longest = self.longest();
         room.clear();

@@ -16,7 +16,8 @@ const BLOCK: usize = 1 << 15;
 /// Lists in the order of the RLP, and whether their elements are lists, which keep their prefixes.
 const PARTS: [(&str, bool); 3] = [("headers", true), ("codes", false), ("state", false)];
 
-/// A witness that is being read.
+/// A reader of one execution witness, which decodes the hex of its RLP as it arrives, and its
+/// progress.
 #[derive(Debug)]
 pub(super) struct Witness<'s> {
     container: &'s Container,
@@ -37,6 +38,7 @@ pub(super) struct Witness<'s> {
     left: u64,
 }
 
+/// A list of the witness's RLP, and the field of SSZ that receives its elements.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     field: usize,
@@ -46,6 +48,7 @@ struct Part {
     is_list: bool,
 }
 
+/// The item of the RLP that the reader expects next.
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// The prefix of the outer list is next.
@@ -61,7 +64,7 @@ enum State {
     Done,
 }
 
-/// Position of RLP in the text.
+/// The position of decoded bytes in the text, for errors.
 #[derive(Clone, Copy)]
 struct Digits {
     /// End of the digits that were read.
@@ -80,7 +83,7 @@ impl Digits {
     }
 }
 
-/// A part that is open.
+/// The progress of a list of the witness whose end is not read yet.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     part: usize,
@@ -168,6 +171,7 @@ impl<'s> Witness<'s> {
         }
     }
 
+    /// Reads decoded bytes of the RLP, which begin and end anywhere.
     fn push(&mut self, mut bytes: &[u8], at: Digits, output: &mut Output) -> Result<(), HexError> {
         while !bytes.is_empty() {
             self.taken = at.count - bytes.len() as u64;
@@ -219,7 +223,7 @@ impl<'s> Witness<'s> {
         Ok(())
     }
 
-    /// Begins an item.
+    /// Begins an item whose prefix is complete: the witness, a list of it, or an element.
     fn begin(
         &mut self,
         item: crate::ssz::rlp::RlpHeader,
@@ -293,7 +297,7 @@ impl<'s> Witness<'s> {
         Ok(())
     }
 
-    /// Closes parts that have no bytes left.
+    /// Ends the lists that have no bytes left, and moves on to the next one.
     fn close(&mut self, at: Digits, output: &mut Output) -> Result<(), HexError> {
         if let State::Element(Open {
             part,

@@ -1,7 +1,7 @@
 //! Scanner of JSON tokens (RFC 8259). The functions return `Ok(None)` if a piece of the input
 //! contains only a part of a token.
 
-/// An error in a token, and its position.
+/// The error of an invalid JSON token: the reason, and its position in the bytes that are read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TokenError {
     pub(super) at: usize,
@@ -58,7 +58,8 @@ pub(super) fn quoted_u64(bytes: &[u8]) -> Result<Option<(u64, usize)>, TokenErro
     }
 }
 
-/// Reads a complete token with some bytes after it. Returns `None` if the slow path must read it.
+/// Reads a complete quoted number, if it is in the usual notation with some bytes after it. Returns
+/// `None` if the slow path must read it.
 #[inline(always)]
 fn quoted_u64_fast(bytes: &[u8]) -> Option<(u64, usize)> {
     let inner = bytes.strip_prefix(b"\"")?;
@@ -92,7 +93,7 @@ pub(super) fn digits_u64(bytes: &[u8]) -> Option<(u64, usize)> {
     (count == 1 || bytes[0] != b'0').then_some((value, count))
 }
 
-/// Powers of ten.
+/// Powers of ten, by exponent.
 const POWERS: [u64; 9] = [
     1,
     10,
@@ -207,7 +208,7 @@ fn quoted_digits(bytes: &[u8], most: usize) -> Result<Option<&[u8]>, TokenError>
     }
 }
 
-/// Describes a token where a string is required.
+/// Returns the text of the error for a token that begins with `first`, where a string is required.
 pub(super) fn not_a_string(first: u8) -> String {
     format!("{}, not a string", token_kind(first))
 }

@@ -5,7 +5,7 @@ use super::scan::{token_kind, TokenError};
 /// Maximum nesting depth of arrays and objects, as in many parsers.
 const MAX_DEPTH: usize = 128;
 
-/// The state of a value that is being skipped.
+/// The progress of a JSON value that is validated and discarded, because it belongs to no field.
 #[derive(Debug, Default)]
 pub(super) struct ValueSkipper {
     /// Open arrays and objects, innermost last; true for an object.
@@ -13,6 +13,7 @@ pub(super) struct ValueSkipper {
     state: State,
 }
 
+/// The part of the skipped value that is read next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     /// A value is next.
@@ -31,7 +32,7 @@ enum State {
     Done,
 }
 
-/// State of a number (RFC 8259, 6).
+/// The part of a number that was read last, which decides what may follow (RFC 8259, 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Number {
     Minus,
@@ -140,7 +141,8 @@ impl ValueSkipper {
         };
     }
 
-    /// Begins a value at `at`.
+    /// Begins the value at `at`: opens an object or array, or reads a scalar. Returns its end;
+    /// `None` if the token is incomplete.
     fn begin(&mut self, bytes: &[u8], at: usize) -> Result<Option<usize>, TokenError> {
         let rest = &bytes[at..];
         let literal: &[u8] = match rest[0] {
@@ -219,7 +221,8 @@ fn in_string(bytes: &[u8], mut at: usize) -> Result<(usize, bool), TokenError> {
     }
 }
 
-/// Returns the UTF-16 unit of an escape, and its length.
+/// Decodes the escape at the beginning of `bytes`: its UTF-16 unit and its length. `None` if it is
+/// incomplete.
 pub(super) fn escaped(bytes: &[u8]) -> Result<Option<(u16, usize)>, &'static str> {
     let unit = match bytes.get(1) {
         None => return Ok(None),

@@ -7,9 +7,9 @@ use crate::ssz::check::{bitlist, bitvector};
 use crate::ssz::error::SszErrorKind;
 use crate::ssz::schema::{ScalarKind, Step, Template, OFFSET};
 
-/// Reads the value at the beginning of `json` into `place` if its type has a fixed size, and
-/// appends it otherwise. Returns the length of its JSON, or `None` if the slow path must read it;
-/// nothing is appended then.
+/// Reads a complete container by its template: into `place` if its type has a fixed size, at the
+/// end of the output otherwise. Returns the length of its JSON, or `None` if the slow path must
+/// read it; nothing is appended then.
 #[inline(never)]
 pub(super) fn read(
     template: &Template,

@@ -11,7 +11,7 @@ use crate::ssz::error::SszErrorKind;
 use crate::ssz::rlp::encode_header;
 use crate::ssz::schema::{Container, Json, Kind, Limit, Type, TypeId, OFFSET};
 
-/// The progress of a value.
+/// The result of reading a value as far as the input lasts.
 pub(super) enum ReadProgress {
     Whole,
     /// The value was opened; its elements or fields follow.
@@ -20,7 +20,8 @@ pub(super) enum ReadProgress {
 }
 
 impl<'s> ToSsz<'s> {
-    /// Reads a value of the type at `at`. A fixed-size value is written to `place`.
+    /// Reads a value of the type `ty` at `at`, and stores the next token if it was opened or is
+    /// incomplete. A fixed-size value is written to `place`.
     #[inline(always)]
     pub(super) fn read(
         &mut self,

@@ -61,7 +61,7 @@ impl Fork {
         Self::Amsterdam,
     ];
 
-    /// The name of the fork in headers.
+    /// Returns the name of the fork in `Eth-Execution-Version`.
     fn name(self) -> &'static str {
         match self {
             Self::Paris => "paris",
@@ -78,14 +78,14 @@ impl Fork {
         all.find(|fork| fork.name().as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// Returns the fork that a request's head names.
+    /// Returns the fork that the header `Eth-Execution-Version` of a request names.
     pub fn from_head<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Self> {
         let is_version = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(VERSION.as_bytes());
         let (_, name) = fields.filter(is_version).last()?;
         Self::named(name)
     }
 
-    /// The version of the JSON-RPC method.
+    /// Returns the version of `engine_newPayloadWithWitness` for payloads of this fork.
     fn version(self) -> u8 {
         match self {
             Self::Paris => 1,
@@ -96,7 +96,7 @@ impl Fork {
         }
     }
 
-    /// Name of the type of the REST request's body.
+    /// Returns the name of the SSZ type of the REST request's body, which contains the payload.
     fn envelope(self) -> &'static str {
         match self {
             Self::Paris => "ExecutionPayloadEnvelopeParis",
@@ -107,7 +107,7 @@ impl Fork {
         }
     }
 
-    /// Name of the type of the payload.
+    /// Returns the name of the SSZ type of the fork's payload.
     fn payload(self) -> &'static str {
         match self {
             Self::Paris => "ExecutionPayloadParis",

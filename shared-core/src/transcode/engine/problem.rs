@@ -11,7 +11,7 @@ pub const MEDIA_TYPE: &[u8] = b"application/problem+json";
 /// Maximum number of bytes of a response that are searched for an error.
 pub const MAX_ERROR_BYTES: usize = 64 << 10;
 
-/// A kind of error.
+/// A kind of error of the witness bridge, with its HTTP status and its codes of JSON-RPC.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ProblemKind {
     /// HTTP status of the route's response.
@@ -69,7 +69,8 @@ kinds! {
     BUSY = 503 "internal" [] -32603;
 }
 
-/// An error: its kind, and a detail where one is known.
+/// An error of the witness bridge that is sent to a client: its kind, and a detail where one is
+/// known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     kind: &'static ProblemKind,
@@ -123,7 +124,7 @@ impl Problem {
         })
     }
 
-    /// Returns the error as a JSON-RPC response to the call with the given id.
+    /// Formats the error as the JSON-RPC response to the call with the id `id`.
     pub fn to_call(&self, id: &[u8]) -> Vec<u8> {
         let message = self.detail.as_deref().unwrap_or(self.kind.name);
         let error = json!({ "code": self.kind.code, "message": message }).to_string();
@@ -137,12 +138,12 @@ impl Problem {
         .concat()
     }
 
-    /// The HTTP status of the error's response.
+    /// Returns the HTTP status of the REST response that reports the error.
     pub fn status(&self) -> u16 {
         self.kind.status
     }
 
-    /// The body of the error's response.
+    /// Formats the body of the REST response that reports the error (RFC 7807).
     pub fn body(&self) -> Vec<u8> {
         let mut problem = json!({ "type": format!("/engine-api/errors/{}", self.kind.name) });
         if let Some(detail) = &self.detail {

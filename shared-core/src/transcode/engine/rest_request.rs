@@ -9,11 +9,12 @@ use crate::ssz::{self, blob_hashes, check, path, select, Preset, Schema};
 use crate::transcode::transcoder::{write_json, ReserveBytes};
 use crate::transcode::{TranscodeError, TYPE};
 
-/// A request of the REST route: the fork of its payload, or the problem with its head.
+/// A client's request to the REST route, of which the head was read: the fork of its payload, or
+/// the problem with its head.
 #[derive(Clone, Debug)]
 pub struct RestRequest(Result<Fork, RequestProblem>);
 
-/// Problem for the client, and the mode for logs and metrics.
+/// The problem that the client receives, and the mode for logs and metrics.
 type RequestProblem = (Problem, Mode);
 
 impl RestRequest {
@@ -100,7 +101,8 @@ impl RestRequest {
     }
 }
 
-/// Maps a transcode error of a body that should be of the given type.
+/// Maps the error of a body, which should be of the type `type_name`, to the problem for the
+/// client.
 fn body_problem(why: TranscodeError, type_name: &str) -> RequestProblem {
     let mode = why.mode();
     let problem = match why {
@@ -123,6 +125,8 @@ pub fn rpc_target(target: &[u8]) -> Option<Vec<u8>> {
     base.ends_with(b"/").then(|| [base, query].concat())
 }
 
+/// Writes the JSON-RPC call for the payload in `ssz`. Errors: the SSZ is invalid, or memory is
+/// refused.
 fn encode_call(
     fork: Fork,
     preset: Preset,
@@ -170,6 +174,7 @@ fn encode_call(
     Ok(call)
 }
 
+/// Appends `text`; memory that is refused is an error, no panic.
 fn append(to: &mut Vec<u8>, text: &str) -> Result<(), TranscodeError> {
     to.try_reserve(text.len())
         .map_err(|_| TranscodeError::Memory)?;
@@ -267,7 +272,7 @@ mod tests {
         format!("{n:#x}")
     }
 
-    /// An execution payload in the JSON of JSON-RPC.
+    /// Returns a payload of the fork, with these transactions, in the JSON of JSON-RPC.
     fn payload(fork: super::Fork, transactions: &[&str]) -> Value {
         let hash = |byte: &str| format!("0x{}", byte.repeat(32));
         let mut payload = json!({

@@ -18,7 +18,7 @@ const METHOD: &[u8] = b"engine_newPayloadWithWitnessV";
 /// Length of a root in bytes.
 const ROOT: usize = 32;
 
-/// The REST request that replaces the call.
+/// The parts of the REST request that is sent to the node in place of a client's call.
 #[derive(Debug)]
 pub struct RestSubmission {
     /// The fork of the payload, as in the header `Eth-Execution-Version`.
@@ -27,7 +27,7 @@ pub struct RestSubmission {
     pub ssz: Vec<u8>,
 }
 
-/// Reason why a call is not converted.
+/// The reason why a client's call is answered by the proxy and not converted.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The call is invalid, or memory is refused.
@@ -56,7 +56,8 @@ impl From<SszError> for Refusal {
     }
 }
 
-/// A call of `engine_newPayloadWithWitness`.
+/// A client's call of `engine_newPayloadWithWitness`, of which only the method is known before its
+/// body is complete.
 #[derive(Clone, Debug)]
 pub struct RpcRequest {
     version: u8,
@@ -108,14 +109,15 @@ fn version(method: &[u8]) -> Option<u8> {
     }
 }
 
-/// Returns the target of the route for a target of JSON-RPC.
+/// Returns the target of the REST route on the same node, for a target of JSON-RPC.
 pub fn target(target: &[u8]) -> Vec<u8> {
     let (path, query) = split_target(target);
     let slash: &[u8] = if path.ends_with(b"/") { b"" } else { b"/" };
     [path, slash, ROUTE, query].concat()
 }
 
-/// Converts the params of a call of the given version.
+/// Converts the params of a call to the body of the REST request. `named` is the fork in the
+/// request's head.
 fn submission(
     version: u8,
     params: &[u8],
@@ -186,7 +188,8 @@ fn submission(
     })
 }
 
-/// Splits an array into its elements, up to a maximum.
+/// Splits the text of an array into the texts of its elements, of which at most 8 are returned;
+/// `None` if it is no array.
 fn split(array: &[u8]) -> Option<Vec<&[u8]>> {
     // no version has more params
     const MOST: usize = 8;

@@ -43,8 +43,8 @@ pub fn to_route_status(ssz: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Converts a response of the route to the result of a call: in SSZ, or in a JSON-RPC response with
-/// the given id.
+/// Converts the SSZ of a REST response to the result of the client's call: in SSZ, or in a JSON-RPC
+/// response with the given id.
 ///
 /// # Errors
 /// The input is not valid, or memory is refused.
@@ -121,8 +121,8 @@ pub fn result(
     Ok(result)
 }
 
-/// Returns the result of a call whose versioned hashes do not match its payload's blobs
-/// (execution-apis, src/engine/cancun.md).
+/// Returns the response to a call whose versioned hashes do not match its payload's blobs: the
+/// payload is invalid (execution-apis, src/engine/cancun.md).
 pub fn blob_mismatch_result(id: &[u8]) -> Vec<u8> {
     const RESULT: &[u8] = b",\"result\":{\"status\":\"INVALID\",\"latestValidHash\":null,\
         \"validationError\":\"the versioned hashes are not those of the payload's transactions\"}}";
