@@ -163,7 +163,7 @@ impl DeflateWalker<'_> {
         }
     }
 
-    /// Walks a match, whose length symbol was read, and skips its distance.
+    /// Walks a match, whose length symbol was read, and checks its distance.
     #[inline(always)]
     fn copy(&mut self, length: Symbol, codes: &Codes) -> Option<()> {
         let word = self.peek()? >> length.code_bits();
@@ -386,8 +386,7 @@ impl<const SIZE: usize> Code<SIZE> {
     }
 
     /// Joins adjacent literals in the table whose codes fit in an index together, so that one look
-    /// finds them: JSON has long runs of literals, with four or five bits each. JSON has long runs
-    /// of literals, with four or five bits each.
+    /// finds them: JSON has long runs of literals, with four or five bits each.
     fn merge_literals(&mut self) {
         // downwards: an index that is shifted right is not larger
         for index in (0..SIZE).rev() {

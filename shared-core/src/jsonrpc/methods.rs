@@ -134,8 +134,8 @@ impl Method {
     }
 }
 
-/// Returns the row of a method, by its exact name; methods without a row share one that is never
-/// stored.
+/// Returns the row of a method, by its exact name; methods without a row share one whose responses
+/// are never stored.
 pub fn method(name: &[u8]) -> &'static Method {
     static UNKNOWN: Method = row("", Never, BlockParam::None, ResultBlockPath::None);
     position(name).map_or(&UNKNOWN, |row| &METHODS[row])

@@ -41,7 +41,7 @@ impl Indices {
     }
 }
 
-/// The block hash that was read first, and whether another one followed.
+/// The block hash that was read first, and whether a different one followed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Hashes<'a> {
     first: Option<&'a [u8]>,

@@ -71,8 +71,8 @@ impl Output {
             .map_err(|_| SszErrorKind::Because("2^32 bytes or more have no offsets".into()))
     }
 
-    /// Begins a list of variable-size elements, whose offsets are written at its end. The result is
-    /// an argument of [`end_list`](Self::end_list).
+    /// Begins a list of variable-size elements, whose offsets are written when it ends. The result
+    /// is an argument of [`end_list`](Self::end_list).
     pub(super) fn begin_list(&self) -> usize {
         self.starts.len()
     }
