@@ -9,7 +9,8 @@ use sszip_core::config::head_source::HeadSource;
 use crate::config_values::{absolute, optional_time, size, threads, time, user};
 use crate::head_config::head_tables;
 
-/// The settings of an owner. Sizes are in bytes, times in milliseconds.
+/// Settings of an owner, from the daemon's file or from a host. Sizes are in bytes, times in
+/// milliseconds.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -94,7 +95,7 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// A configuration with these paths and the defaults.
+    /// Creates the configuration with this socket and this folder of the store, and the defaults.
     pub fn with_paths(socket: PathBuf, path: PathBuf) -> Self {
         Self {
             socket,
@@ -103,7 +104,7 @@ impl Config {
         }
     }
 
-    /// Reads a file.
+    /// Reads the daemon's configuration from a file.
     ///
     /// # Errors
     /// [`ConfigError`].
@@ -115,7 +116,7 @@ impl Config {
         }
     }
 
-    /// Reads the text of the file `name`.
+    /// Parses the daemon's configuration, which errors attribute to the file `name`.
     ///
     /// # Errors
     /// [`ConfigError`].

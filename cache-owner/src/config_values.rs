@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::de::{self, Deserializer, Visitor};
 use serde::Deserialize;
 
-/// An absolute path, which does not depend on the working directory of the daemon.
+/// Deserializes an absolute path, which does not depend on the working directory of the daemon.
 pub(crate) fn absolute<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
     let path = PathBuf::deserialize(from)?;
     match path.is_absolute() {
@@ -18,7 +18,8 @@ pub(crate) fn absolute<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D:
     }
 }
 
-/// The number in `text` times the factor of its unit, or `None`; 0 is not valid.
+/// Parses a number with a unit, and returns it times the unit's factor. 0 or another text is
+/// `None`.
 fn parse_with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
@@ -31,7 +32,7 @@ fn parse_with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     value.filter(|value| *value > 0)
 }
 
-/// A visitor of a string, or of a number as if it were a string.
+/// A serde visitor that parses a string, or a number as if it were a string, with a function.
 struct Text<T>(&'static str, fn(&str) -> Option<T>);
 
 impl<T> Visitor<'_> for Text<T> {
@@ -51,7 +52,7 @@ impl<T> Visitor<'_> for Text<T> {
     }
 }
 
-/// A size in bytes: a number, or a number with k, m or g.
+/// Deserializes a size in bytes: a number, or a number with k, m or g.
 pub(crate) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     const UNITS: [(&str, u64); 4] = [("", 1), ("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30)];
     from.deserialize_any(Text(
@@ -60,7 +61,7 @@ pub(crate) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> 
     ))
 }
 
-/// A time in milliseconds: a number with ms, s, m, h or d.
+/// Deserializes a time in milliseconds: a number with ms, s, m, h or d.
 pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     const UNITS: [(&str, u64); 5] = [
         ("ms", 1),
@@ -75,19 +76,19 @@ pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> 
     ))
 }
 
-/// A time in milliseconds, for a setting without a default.
+/// Deserializes a time in milliseconds for a setting without a default.
 pub(crate) fn optional_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     time(from).map(Some)
 }
 
-/// A number of threads: 1 to 64.
+/// Deserializes a number of threads: 1 to 64.
 pub(crate) fn threads<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
     from.deserialize_any(Text("a number from 1 to 64", |text| {
         text.parse().ok().filter(|n| (1..=64).contains(n))
     }))
 }
 
-/// Numbers of a user and a group: from the name of a user, or `user:group`.
+/// Deserializes the name of a user, or `user:group`, to the numbers of both.
 pub(crate) fn user<'de, D: Deserializer<'de>>(from: D) -> Result<Option<(u32, u32)>, D::Error> {
     from.deserialize_any(Text(
         "a user of this system, such as \"www-data\" or \"www-data:adm\"",

@@ -54,7 +54,7 @@ const MAX_PENDING_STORES: usize = 256;
 /// here in the background.
 pub(crate) const INLINE_CHECK_BYTES: u64 = 256 << 10;
 
-/// The state that all connections share.
+/// The owner's rules and the threads, queues and limits around them, shared by all connections.
 pub struct Engine {
     /// The rules of the owner.
     pub owner: Arc<Owner>,
@@ -89,7 +89,7 @@ pub struct PurgeOutcome {
     pub entries: u64,
 }
 
-/// The reason why a call failed.
+/// The reason why a call of the engine failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The store has failed.
@@ -104,7 +104,7 @@ pub enum Failure {
 }
 
 impl Engine {
-    /// An engine for an owner that has started, with its followed chains.
+    /// Creates the engine of an owner that has started, with its followed chains.
     pub fn new(owner: Arc<Owner>, chains: Vec<Arc<Chain>>, coder: Option<Recompressor>) -> Self {
         Self {
             owner,
@@ -122,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// Generation of the newest purge.
+    /// Returns the generation of the newest purge.
     pub fn generation(&self) -> u64 {
         self.owner.disk().generation()
     }
@@ -215,13 +215,14 @@ impl Engine {
         Ok(found)
     }
 
-    /// Runs work that may wait for a disk to be read.
+    /// Runs a read of the store, which may wait for the disk, within the limit of concurrent reads.
     async fn run_read<T>(&self, work: impl FnOnce() -> T) -> Result<T, Failure> {
         let _permit = self.reads.acquire().await?;
         Ok(block_in_place(work))
     }
 
-    /// Runs work that may wait for a disk to be written.
+    /// Runs a write of the store, which may wait for the disk, within the limit of concurrent
+    /// writes.
     pub(crate) async fn run_write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Owner) -> T + Send + 'static,
@@ -231,7 +232,7 @@ impl Engine {
         Ok(spawn_blocking(move || work(&owner)).await?)
     }
 
-    /// Runs work that may wait for a disk and fail there.
+    /// Runs a write of the store that may fail, such as a purge.
     ///
     /// # Errors
     /// [`Failure`].
@@ -242,7 +243,8 @@ impl Engine {
         Ok(self.run_write(work).await??)
     }
 
-    /// Puts an entry, whose `body` is opaque, or returns why it is not accepted.
+    /// Puts an entry, whose `body` is opaque, into the owner's memory or store, or returns the
+    /// reason why it is not accepted.
     ///
     /// # Errors
     /// [`Failure`].
@@ -289,7 +291,7 @@ impl Engine {
         Ok(Ok(()))
     }
 
-    /// Releases the lease that `process` has.
+    /// Releases the lease on a key that `process` has, so that another process may fetch it.
     pub fn release_lease(&self, key: &Key, process: &ProcessName) {
         self.owner.release_lease(key, process, now());
         self.wake();
@@ -399,14 +401,14 @@ impl Engine {
         Ok((stream, waker))
     }
 
-    /// Closes an event stream.
+    /// Closes the event stream of a process.
     pub fn disconnect(&self, stream: EventStreamId) {
         locked(&self.streams).remove(&stream);
         self.owner.disconnect(stream, now());
         self.wake();
     }
 
-    /// Ends the event streams and the waits, which have no end of their own.
+    /// Ends the event streams and the waits for leases, which have no end of their own.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         for waker in locked(&self.streams).values() {
@@ -420,7 +422,7 @@ impl Engine {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Wakes the receivers of new events.
+    /// Wakes the lookups whose lease has ended and the event streams that have new events.
     pub(crate) fn wake(&self) {
         let woken = self.owner.take_notifications();
         self.waits.end(&woken.leases);

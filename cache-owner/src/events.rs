@@ -17,7 +17,8 @@ use crate::engine::Engine;
 /// Maximum number of bytes of events that are sent at a time, apart from the last event.
 const PIECE: usize = 16 << 10;
 
-/// The event stream of one process. Dropping it closes the stream.
+/// The event stream of one process, as the body of a standing response. Dropping it closes the
+/// stream.
 pub struct EventStream {
     engine: Arc<Engine>,
     stream: EventStreamId,
@@ -26,7 +27,7 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    /// The stream with this identity; `waker` is woken when there are events to send.
+    /// Creates the body of an event stream; `waker` is woken when there are events to send.
     pub fn new(engine: Arc<Engine>, stream: EventStreamId, waker: Arc<AtomicWaker>) -> Self {
         Self {
             engine,
@@ -36,7 +37,7 @@ impl EventStream {
         }
     }
 
-    /// The next bytes, or `None` after the end.
+    /// Polls the next bytes of the stream; `None` at its end.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         // first, so that events that come in the meantime are not missed
         self.waker.register(context.waker());

@@ -3,8 +3,8 @@
 
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 
-/// Raises the limit to the highest that the process may set itself. Many systems start
-/// processes with a soft limit of 1,024.
+/// Raises the process's limit of open files to the highest that it may set itself: many systems
+/// start processes with a soft limit of 1,024.
 pub fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -15,8 +15,8 @@ pub fn raise_limit() {
     let _ = setrlimit(Resource::Nofile, raised);
 }
 
-/// Maximum number of connections, at most `most`: half of the files that may be open are left to
-/// the store.
+/// Returns the maximum number of connections, `most` or fewer: half of the files that may be open
+/// are left to the store.
 pub fn most_connections(most: usize) -> usize {
     let files = getrlimit(Resource::Nofile).current;
     let files = files.and_then(|files| usize::try_from(files).ok());

@@ -10,7 +10,7 @@ use sszip_core::config::head_source::HeadSource;
 
 use crate::config_values::absolute;
 
-/// A namespace with its followed node.
+/// A followed node and the namespace that it determines: one table `[[head]]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, try_from = "Table")]
 struct HeadTable(String, HeadSource);
@@ -57,7 +57,7 @@ impl TryFrom<Table> for HeadTable {
     }
 }
 
-/// All tables; a namespace may have one.
+/// Deserializes all tables `[[head]]`; a namespace may have one.
 pub(crate) fn head_tables<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Vec<(String, HeadSource)>, D::Error> {
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
-    /// The heads in a file whose tables begin on line 4.
+    /// Parses the heads of a file whose tables begin on line 4.
     fn parse(tables: &str) -> Result<Vec<(String, HeadSource)>, String> {
         let text = format!("socket = \"/run/s\"\npath = \"/var/s\"\n\n{tables}");
         let config = Config::parse(&text, "cached.toml");

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 /// Maximum number of waits: each has a connection, and other requests need some.
 const MAX_WAITS: usize = 1_024;
 
-/// All waits for leases.
+/// The lookups that wait for the end of a lease, by key.
 #[derive(Debug, Default)]
 pub struct LeaseWaits(Mutex<State>);
 
@@ -28,7 +28,7 @@ struct WaitList {
     ended: Arc<Notify>,
 }
 
-/// A wait for the end of a lease. Dropping it ends the wait.
+/// A lookup's wait for the end of another process's lease. Dropping it ends the wait.
 #[derive(Debug)]
 pub struct LeaseWait<'a> {
     waits: &'a LeaseWaits,
@@ -54,7 +54,7 @@ impl LeaseWaits {
         })
     }
 
-    /// Wakes the waits for leases that have ended.
+    /// Wakes the waits for the leases of these keys, which have ended.
     pub fn end(&self, keys: &[Key]) {
         if keys.is_empty() {
             return;
@@ -72,14 +72,14 @@ impl LeaseWaits {
         }
     }
 
-    /// Number of waits.
+    /// Returns the number of lookups that wait.
     pub fn count(&self) -> usize {
         locked(&self.0).count
     }
 }
 
 impl LeaseWait<'_> {
-    /// A future of the end of the lease, from this call on.
+    /// Returns a future that is ready when the lease ends after this call.
     pub fn ended(&self) -> Pin<Box<Notified<'_>>> {
         let mut ended = Box::pin(self.ended.notified());
         // so that an end before the first poll is not missed

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// The severity of a log line.
+/// The severity of a line in the owner's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// A notice that needs no action.
@@ -11,5 +11,5 @@ pub enum Level {
     Error,
 }
 
-/// The receiver of log lines.
+/// The function that writes the owner's log lines, given by the daemon or the host.
 pub type Log = Arc<dyn Fn(Level, &str) + Send + Sync>;

@@ -29,7 +29,7 @@ enum GateState {
 pub struct OpenGate(Arc<(Mutex<GateState>, Condvar)>);
 
 impl OpenGate {
-    /// Returns `open` behind the gate.
+    /// Returns an opener of the store that lets `open` run only while the host waits for it.
     pub fn guard(&self, mut open: StoreOpener) -> StoreOpener {
         let gate = self.clone();
         Box::new(move |now| {
@@ -46,7 +46,8 @@ impl OpenGate {
         })
     }
 
-    /// Waits for one attempt, for `limit` at most. Returns whether the store is open.
+    /// Waits for one attempt to open the store, for `limit` at most. Returns whether the store is
+    /// open.
     pub fn wait_for_open_attempt(&self, limit: Duration) -> bool {
         let (_, changed) = &*self.0;
         let mut turn = locked(&self.0 .0);

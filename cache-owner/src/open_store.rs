@@ -9,7 +9,7 @@ use sszip_core::cache::store::{OpenError, OpenOutcome, Store, StoreConfig};
 
 use crate::log::{Level, Log};
 
-/// The reason why the store is not open.
+/// The reason why an attempt to open the store failed; it may succeed later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenStoreError {
     /// The host does not permit an attempt yet.
@@ -24,7 +24,8 @@ pub enum OpenStoreError {
 pub type StoreOpener =
     Box<dyn FnMut(CallTime) -> Result<Box<dyn OwnerStore>, OpenStoreError> + Send>;
 
-/// Returns the function that opens the store in `path`, of at most `max_size` bytes on disk.
+/// Returns the function that opens the store in the folder `path`, of at most `max_size` bytes on
+/// disk.
 pub fn store(path: &Path, max_size: u64, log: Log) -> StoreOpener {
     let config = StoreConfig::new(path, max_size);
     Box::new(move |now: CallTime| match Store::open(&config, now.unix) {

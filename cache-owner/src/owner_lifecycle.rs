@@ -49,7 +49,7 @@ const RETRY_BROKEN: u64 = 1_000;
 /// its name.
 const DISK_THREADS: usize = MAX_READS + MAX_WRITES + 4;
 
-/// The state of an owner.
+/// The state in the lifecycle of an owner: from waiting for the store to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Another owner has the store, or it cannot be opened.
@@ -62,7 +62,7 @@ pub enum State {
     Ended,
 }
 
-/// The handle of an owner. Dropping it does not end the owner.
+/// The handle of an owner that runs on its own threads. Dropping it does not end the owner.
 #[derive(Debug)]
 pub struct RunningOwner {
     stop: watch::Sender<bool>,
@@ -72,7 +72,7 @@ pub struct RunningOwner {
 }
 
 impl RunningOwner {
-    /// Starts an owner.
+    /// Starts an owner on threads of its own; it serves once `open` has opened the store.
     ///
     /// # Errors
     /// The system cannot create a thread.
@@ -103,7 +103,7 @@ impl RunningOwner {
         })
     }
 
-    /// The present state.
+    /// Returns the present state of the owner.
     pub fn state(&self) -> State {
         *self.state.borrow()
     }

@@ -12,7 +12,7 @@ use sszip_core::lock::locked;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 
-/// The client of a connection.
+/// The client of one connection: its request in flight, and the lease that it was granted.
 #[derive(Debug, Default)]
 pub struct Peer(Mutex<State>);
 
@@ -23,25 +23,27 @@ struct State {
 }
 
 impl Peer {
-    /// Records the start of a request.
+    /// Records that a request of the client has started.
     pub fn begin_request(&self) {
         locked(&self.0).granted = None;
     }
 
-    /// Records that the response grants a lease.
+    /// Records that the response grants the client a lease on `key`.
     pub fn is_granted(&self, key: Key, process: ProcessName) {
         locked(&self.0).granted = Some((key, process));
     }
 
-    /// The lease that the client was granted and has not read, at the end of the connection.
+    /// Returns the lease that the client was granted and has not read, at the end of the
+    /// connection.
     pub fn unread(&self) -> Option<(Key, ProcessName)> {
         let mut state = locked(&self.0);
         state.granted.take().filter(|_| state.has_left)
     }
 }
 
-/// The socket of a client. One that the client closes with unread bytes, or before bytes are
-/// written to it, reports an error at this end (`unix(7)`).
+/// The socket of a client, which reports that the client has closed it. A socket that the client
+/// closes with unread bytes, or before bytes are written to it, reports an error at this end
+/// (`unix(7)`).
 #[derive(Debug)]
 pub struct WatchedSocket {
     socket: UnixStream,
@@ -49,7 +51,7 @@ pub struct WatchedSocket {
 }
 
 impl WatchedSocket {
-    /// A socket that reports to `peer` that the client has closed it.
+    /// Creates the socket whose closing by the client is reported to `peer`.
     pub fn new(socket: UnixStream, peer: Arc<Peer>) -> Self {
         Self { socket, peer }
     }

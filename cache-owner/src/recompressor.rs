@@ -18,7 +18,7 @@ const MOST_WAITING: usize = 32;
 /// The lowest scheduling priority (nice).
 const LOWEST: i32 = 19;
 
-/// The handle of the thread, which ends when all handles are dropped.
+/// The handle of the recompression thread, which ends when all handles are dropped.
 #[derive(Clone, Debug)]
 pub struct Recompressor(SyncSender<Job>);
 
@@ -29,7 +29,7 @@ struct Job {
 }
 
 impl Recompressor {
-    /// Starts the thread.
+    /// Starts the recompression thread at the lowest priority.
     ///
     /// # Errors
     /// The system cannot create a thread.
@@ -50,7 +50,7 @@ impl Recompressor {
         Ok(Self(jobs))
     }
 
-    /// Recompresses an entry. Returns `None` if the entry is to stay unchanged.
+    /// Recompresses an entry at a higher level. Returns `None` if the entry is to stay unchanged.
     pub async fn recompress(&self, entry: &Arc<MemoryEntry>) -> Option<Vec<u8>> {
         // entries that may change soon are not worth it
         if entry.attributes().class != Class::Immutable || !is_recompressible(entry.body()) {

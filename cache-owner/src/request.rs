@@ -26,7 +26,7 @@ const MOST_KEYS: usize = 1_000;
 /// Maximum length in bytes of a request body that is no entry.
 pub const LONGEST_BODY: usize = 66 * MOST_KEYS;
 
-/// A request.
+/// A request of the owner protocol, decoded from its head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Look up one entry.
@@ -64,7 +64,7 @@ pub enum Request {
     Status(Format),
 }
 
-/// The head of a request to store an entry.
+/// The head of a request to store an entry: its key, lifetime and attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PutRequest {
     /// Key of the entry.
@@ -79,7 +79,7 @@ pub struct PutRequest {
     pub if_final: Option<FinalUpgrade>,
 }
 
-/// A request for a lease.
+/// A process's request for the lease of the key that it looks up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRequest {
     /// The process that requests it.
@@ -90,7 +90,7 @@ pub struct LeaseRequest {
     pub wait: u64,
 }
 
-/// The chain whose state the response must report.
+/// The chain whose state the response must report, as the request's headers name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainQuery {
     /// Namespace of the chain.
@@ -99,7 +99,7 @@ pub struct ChainQuery {
     pub known: Option<u64>,
 }
 
-/// The reason why a request is rejected (RFC 9457).
+/// The reason why the owner rejects a request, as problem details (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// HTTP status.
@@ -111,7 +111,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem with a text for operators.
+    /// Creates a problem with a text for operators.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self {
             status,
@@ -125,7 +125,7 @@ fn bad_request(detail: impl Into<String>) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, detail)
 }
 
-/// Decodes the head of a request.
+/// Decodes a request of the owner protocol from its head.
 ///
 /// # Errors
 /// [`Problem`].
@@ -214,7 +214,7 @@ pub fn decode_head(head: &Parts) -> Result<Request, Problem> {
     })
 }
 
-/// The chain that the headers of a request name.
+/// Decodes the chain that the headers of a request name, if any.
 ///
 /// # Errors
 /// [`Problem`].
@@ -286,7 +286,7 @@ fn if_final(text: &str) -> Result<FinalUpgrade, Problem> {
     }
 }
 
-/// The keys in a body, one per line.
+/// Parses the keys in a body, one per line.
 ///
 /// # Errors
 /// [`Problem`].
@@ -303,7 +303,7 @@ pub fn keys(body: &[u8]) -> Result<Vec<Key>, Problem> {
     }
 }
 
-/// The generation in a body.
+/// Parses the generation in the body of an acknowledgement.
 ///
 /// # Errors
 /// [`Problem`].
@@ -327,13 +327,13 @@ struct PurgeObject {
     wrong_chain: Option<String>,
 }
 
-/// The namespace that a purge suspends because its node has another chain.
+/// Returns the namespace that a purge suspends because its node has another chain.
 pub fn suspends(body: &[u8]) -> Option<Namespace> {
     let object: PurgeObject = serde_json::from_slice(body).ok()?;
     namespace(&object.wrong_chain?).ok()
 }
 
-/// The scope of the purge that a body describes.
+/// Parses the scope of the purge that a body describes.
 ///
 /// # Errors
 /// [`Problem`].
@@ -379,7 +379,7 @@ fn method_name(name: String) -> Result<Box<str>, Problem> {
     }
 }
 
-/// Decodes lower-case hex digits only, so that a key has one notation.
+/// Decodes hex digits in lower case only, so that a key has one notation.
 fn lower_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let is_lower = !text.bytes().any(|byte| byte.is_ascii_uppercase());
@@ -400,7 +400,7 @@ fn process(text: &str) -> Result<ProcessName, Problem> {
     })
 }
 
-/// Parses digits only: `parse` accepts a sign.
+/// Parses a number of decimal digits only: `parse` would accept a sign.
 fn decimal(text: &str) -> Option<u64> {
     let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
     is_digits.then(|| text.parse().ok()).flatten()
@@ -424,7 +424,7 @@ fn number(fields: &HeaderMap, name: &'static str) -> Result<Option<u64>, Problem
         .transpose()
 }
 
-/// Names and values of a query string, which need no escapes.
+/// The parameters of a query string, which needs no escapes.
 struct Query<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Query<'a> {

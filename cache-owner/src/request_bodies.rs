@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::request::Problem;
 
-/// The limits of request bodies.
+/// The limits of one request body: its length and its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Maximum length of an entry in bytes.
@@ -23,7 +23,7 @@ pub struct Limits {
 /// Bytes per permit of the semaphore that counts the bodies in flight.
 const PERMIT: usize = 1 << 10;
 
-/// The reader of request bodies.
+/// The reader of request bodies, which limits the bytes of all bodies in memory.
 #[derive(Debug)]
 pub struct BodyReader {
     /// The limits of each body.
@@ -32,7 +32,7 @@ pub struct BodyReader {
 }
 
 impl BodyReader {
-    /// A reader with these limits.
+    /// Creates a reader with these limits.
     pub fn new(limits: Limits) -> Self {
         // four of the longest at a time, or very many short ones
         let room = limits.max_entry.saturating_mul(4).max(64 << 20);

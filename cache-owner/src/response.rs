@@ -24,7 +24,7 @@ use crate::events::EventStream;
 use crate::follow::chain::Chain;
 use crate::request::{ChainQuery, Problem};
 
-/// The body of a response.
+/// The body of an owner's response: bytes, the bytes of an entry, or an event stream.
 pub enum ResponseBody {
     /// Pieces of a body of known length.
     Whole(VecDeque<Bytes>),
@@ -120,7 +120,7 @@ fn with_type(
     response
 }
 
-/// The bytes of an entry, borrowed from memory.
+/// The bytes of an entry in the owner's memory, borrowed by a response.
 struct Shared(Arc<MemoryEntry>);
 
 impl AsRef<[u8]> for Shared {
@@ -129,7 +129,7 @@ impl AsRef<[u8]> for Shared {
     }
 }
 
-/// The response with an entry.
+/// Creates the response with a found entry.
 pub fn entry(found: OwnerEntry, now: CallTime) -> Response<ResponseBody> {
     let entry = found.kept;
     let (fresh, age) = (entry.remaining_ttl(now), entry.age(now) / 1_000);
@@ -143,7 +143,7 @@ pub fn entry(found: OwnerEntry, now: CallTime) -> Response<ResponseBody> {
     response
 }
 
-/// The response with several entries.
+/// Creates the response with the found entries of several keys.
 pub fn entries(all: Vec<(Key, OwnerEntry)>, now: CallTime) -> Response<ResponseBody> {
     let mut pieces = VecDeque::with_capacity(2 * all.len());
     for (key, OwnerEntry { kept: entry, .. }) in all {
@@ -163,7 +163,7 @@ pub fn entries(all: Vec<(Key, OwnerEntry)>, now: CallTime) -> Response<ResponseB
     )
 }
 
-/// The response that there is no such entry, with the lease if one was requested.
+/// Creates the response to a lookup that found no entry, with the lease if one was requested.
 pub fn missing(lease: Option<Lease>) -> Response<ResponseBody> {
     let mut response = problem(&Problem::new(StatusCode::NOT_FOUND, "no such entry"));
     let lease = match lease {
@@ -177,14 +177,14 @@ pub fn missing(lease: Option<Lease>) -> Response<ResponseBody> {
     response
 }
 
-/// A response without a body.
+/// Creates a response of this status without a body.
 pub fn empty(status: StatusCode) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::Whole(VecDeque::new()));
     *response.status_mut() = status;
     response
 }
 
-/// The response to a completed purge.
+/// Creates the response to a completed purge.
 pub fn purged(purged: PurgeOutcome) -> Response<ResponseBody> {
     let report = serde_json::json!({ "generation": purged.generation, "entries": purged.entries });
     let body = ResponseBody::from_bytes(format!("{report}\n"));
@@ -193,7 +193,7 @@ pub fn purged(purged: PurgeOutcome) -> Response<ResponseBody> {
     response
 }
 
-/// The response with an event stream.
+/// Creates the response whose body is a process's event stream.
 pub fn events(stream: EventStream) -> Response<ResponseBody> {
     let body = ResponseBody::Events(Box::new(stream));
     let mut response = with_type(StatusCode::OK, "text/event-stream", body);
@@ -203,7 +203,7 @@ pub fn events(stream: EventStream) -> Response<ResponseBody> {
     response
 }
 
-/// The response to a rejected request (RFC 9457).
+/// Creates the response to a rejected request: problem details (RFC 9457).
 pub fn problem(problem: &Problem) -> Response<ResponseBody> {
     let details = serde_json::json!({
         "title": problem.status.canonical_reason(),
@@ -220,7 +220,7 @@ pub fn problem(problem: &Problem) -> Response<ResponseBody> {
     response
 }
 
-/// The status of a followed chain.
+/// Describes a followed chain in the owner's status.
 fn chain_status(chain: &Chain) -> Value {
     let status = chain.status();
     let now = crate::clock::now().monotonic;
@@ -245,7 +245,7 @@ fn chain_status(chain: &Chain) -> Value {
     })
 }
 
-/// The status of the owner.
+/// Adds the followed chains, the uptime in seconds and the connections to the owner's status.
 pub fn status(
     mut status: Value,
     chains: &[Arc<Chain>],
@@ -262,7 +262,7 @@ pub fn status(
     status
 }
 
-/// The response with the owner's status, in the requested format.
+/// Creates the response with the owner's status, in the requested format.
 pub fn status_response(format: Format, status: Value) -> Response<ResponseBody> {
     let body = ResponseBody::from_bytes(format.write_of_owner(status));
     let mut response = with_type(StatusCode::OK, format.media_type(), body);

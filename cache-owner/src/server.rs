@@ -33,7 +33,7 @@ const BUFFER: usize = 64 << 10;
 /// Maximum number of headers of a request.
 const MOST_FIELDS: usize = 64;
 
-/// Serves until `stop` is true, or its sender is dropped.
+/// Serves connections until `stop` is true, or its sender is dropped.
 ///
 /// # Errors
 /// The listener cannot be used at all.

@@ -18,7 +18,8 @@ use crate::request::{self, ChainQuery, Problem, Request};
 use crate::request_bodies::{BodyReader, Limits};
 use crate::response::{self, ResponseBody};
 
-/// The state that all connections share.
+/// The HTTP service of an owner: turns requests into calls of the engine, and outcomes into
+/// responses.
 pub struct Service {
     /// The engine that the requests call.
     pub engine: Arc<Engine>,
@@ -29,7 +30,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service of an engine.
+    /// Creates the HTTP service of an engine.
     pub fn new(engine: Arc<Engine>, limits: Limits) -> Self {
         Self {
             engine,

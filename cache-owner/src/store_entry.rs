@@ -28,9 +28,9 @@ impl Drop for PendingStore {
 }
 
 impl Engine {
-    /// The form of an entry that may be sent, if any. Stores the entry in the background if it
-    /// should be. `room` is the rest of the bytes that may be
-    /// [read at once](crate::engine::INLINE_CHECK_BYTES).
+    /// Returns the form of a found entry that may be sent, if any, and stores the entry in the
+    /// background if needed. `room` is the number of bytes that may still be [read at
+    /// once](crate::engine::INLINE_CHECK_BYTES).
     pub(crate) fn entry_read(
         self: &Arc<Self>,
         key: Key,
@@ -49,7 +49,8 @@ impl Engine {
         Some(found)
     }
 
-    /// Reads an entry strictly if it is unchecked, and stores it if `stores`, in the background.
+    /// Reads an entry strictly if it is unchecked, and stores it if `stores`, both in the
+    /// background.
     pub(crate) fn read_and_store(
         self: &Arc<Self>,
         key: Key,
@@ -74,8 +75,8 @@ impl Engine {
         });
     }
 
-    /// Reads and stores an entry. Returns `None` if it is no valid entry, or was purged or filled
-    /// again in the meantime.
+    /// Reads a pending entry strictly, recompresses and stores it. Returns `None` if it is no valid
+    /// entry, or was purged or filled again in the meantime.
     async fn run_pending_store(&self, key: Key, mut waits: PendingStore) -> Option<()> {
         if waits.entry.unchecked_length().is_some() {
             let read = move |owner: &Owner| {
@@ -102,7 +103,7 @@ impl Engine {
         self.run_write(store).await.ok()
     }
 
-    /// Queries the node whether the block of an entry is final.
+    /// Queries the node whether the block of an entry is final, and upgrades the entry if so.
     pub(crate) fn resolve_finality(
         &self,
         key: Key,

@@ -76,7 +76,7 @@ pub enum Command {
     },
 }
 
-/// The type of the input.
+/// The options that name the type of the input, its fork and its preset.
 #[derive(Debug, Args)]
 pub struct TypeArguments {
     /// Name in the specs: SignedBeaconBlock, ExecutionWitness; or an expression of the
@@ -103,7 +103,7 @@ pub struct TypeArguments {
     pub fork_digests: Vec<(Fork, [u8; 4])>,
 }
 
-/// A network with known fork digests.
+/// A network whose fork digests are built in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum NetworkName {
     /// Ethereum mainnet, from altair to fulu with at most 21 blobs; later forks need
@@ -111,7 +111,7 @@ pub enum NetworkName {
     Mainnet,
 }
 
-/// The input and the output.
+/// The paths of the input and the output; `-` or absent is a standard stream.
 #[derive(Debug, Args)]
 pub struct Files {
     /// The input file, or - for standard input [default: -]
@@ -123,7 +123,7 @@ pub struct Files {
     pub output: Option<PathBuf>,
 }
 
-/// The input.
+/// The path of the input; `-` or absent is standard input.
 #[derive(Debug, Args)]
 pub struct InputFile {
     /// The input file, or - for standard input [default: -]
@@ -131,7 +131,7 @@ pub struct InputFile {
     pub input: Option<PathBuf>,
 }
 
-/// The form of a JSON input.
+/// The form of a JSON input: the value itself, or a response with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum JsonForm {
     /// The value, if its first name is one of the type's fields; otherwise a

@@ -9,7 +9,7 @@ use crate::input::Pieces;
 /// Maximum number of characters of a node's error message that are shown.
 const SHOWN: usize = 1000;
 
-/// The error message for an input that should be JSON.
+/// Returns the error message for an input that should be JSON, with a hint at its cause.
 pub fn json(
     type_arguments: &TypeArguments,
     form: InputForm,
@@ -54,7 +54,7 @@ pub fn json(
     format!("{error}{}", other_matches(type_arguments, read))
 }
 
-/// The error message for an input that should be SSZ.
+/// Returns the error message for an input that should be SSZ, with a hint at its cause.
 pub fn ssz(type_arguments: &TypeArguments, ssz: &[u8], error: &SszError) -> String {
     if let Some(nature) = describe_content(ssz) {
         return format!("{error}; it is {nature}");
@@ -81,7 +81,8 @@ pub fn ssz(type_arguments: &TypeArguments, ssz: &[u8], error: &SszError) -> Stri
     format!("{error}{}", other_matches(type_arguments, read))
 }
 
-/// The error message for an input that should be a JSON array, or `None` if there is no hint.
+/// Returns the error message for an input that should be a JSON array, or `None` if there is no
+/// hint.
 pub fn no_array(json: &[u8]) -> Option<String> {
     if let Some(nature) = describe_content(json) {
         return Some(format!("no array: it is {nature}"));
@@ -90,7 +91,7 @@ pub fn no_array(json: &[u8]) -> Option<String> {
     Some(format!("the node's answer is an error: {text}"))
 }
 
-/// Describes an input that is neither JSON nor SSZ.
+/// Describes the content of an input that is neither JSON nor SSZ, such as gzip or HTML.
 pub fn describe_content(bytes: &[u8]) -> Option<&'static str> {
     Some(match bytes {
         [] => "empty",
@@ -106,8 +107,8 @@ pub fn describe_content(bytes: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// The error message in a node's response: the Beacon API's `{"code", "message"}`, or JSON-RPC's
-/// `{"error": {"code", "message"}}`.
+/// Returns the error message in a node's response: the Beacon API's `{"code", "message"}`, or
+/// JSON-RPC's `{"error": {"code", "message"}}`.
 fn node_error(json: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(json).ok()?;
     let error = match answer.get("error") {
@@ -128,8 +129,8 @@ fn node_error(json: &[u8]) -> Option<String> {
     Some(text.chars().take(SHOWN).map(shown).collect())
 }
 
-/// A hint with the forks, or else the presets, that have the input as a value: the newest one, and
-/// others with the same result.
+/// Returns a hint that names the forks, or else the presets, in which the input is a value: the
+/// newest one, and others with the same result.
 fn other_matches<T: PartialEq>(
     type_arguments: &TypeArguments,
     read: impl Fn(Fork, Preset) -> Option<T>,

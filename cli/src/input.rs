@@ -18,7 +18,7 @@ const LARGE: u64 = 16 << 20;
 /// invalid one.
 const MAX_PREFIX: usize = 4 << 20;
 
-/// The input in pieces.
+/// The input file or standard input, read in pieces, with a progress bar if it is large.
 pub struct Pieces {
     from: Box<dyn Read>,
     prefix: Vec<u8>,
@@ -30,7 +30,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// The pieces of a file, or of standard input if `path` is `-` or absent.
+    /// Opens a file, or standard input if `path` is `-` or absent.
     pub fn open(path: Option<&Path>) -> Result<Self, Failure> {
         let path = path.filter(|path| *path != Path::new("-"));
         let name = path.map_or("the input".into(), |path| path.display().to_string());
@@ -55,7 +55,7 @@ impl Pieces {
         })
     }
 
-    /// The next piece, or `None` at the end.
+    /// Reads the next piece, or `None` at the end of the input.
     pub fn next(&mut self) -> Result<Option<&[u8]>, Failure> {
         loop {
             match self.from.read(&mut self.room) {
@@ -81,13 +81,14 @@ impl Pieces {
         }
     }
 
-    /// Buffers the start of the input for [`read_prefix`](Self::read_prefix).
+    /// Keeps the start of the input for [`read_prefix`](Self::read_prefix), which describes an
+    /// invalid one.
     pub fn buffer_prefix(mut self) -> Self {
         self.buffers_prefix = true;
         self
     }
 
-    /// The start of the input, and whether that is all of it. Reads on if needed.
+    /// Returns the start of the input, and whether that is all of it. Reads on if needed.
     pub fn read_prefix(&mut self) -> (&[u8], bool) {
         while self.read <= MAX_PREFIX as u64 {
             match self.next() {
@@ -110,7 +111,7 @@ impl Pieces {
     }
 }
 
-/// Reads the whole input.
+/// Reads the whole input into memory.
 pub fn whole(path: Option<&Path>) -> Result<Vec<u8>, Failure> {
     let mut pieces = Pieces::open(path)?;
     let mut all = Vec::new();

@@ -19,7 +19,7 @@ use crate::args::{Arguments, Command};
 use crate::input::{Pieces, PIECE};
 use crate::output::Output;
 
-/// The reason why the command stops.
+/// The reason why a command stops before its end, which determines the exit code.
 enum Failure {
     /// An error in the data or the files; exit code 1.
     Data(String),

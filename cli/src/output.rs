@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 
 use crate::{stdout_state, Failure};
 
-/// The output of a command.
+/// The output of a command: standard output, or a file that is replaced at the end.
 pub struct Output {
     to: BufWriter<Box<dyn Write>>,
     name: String,
     temporary: Option<TemporaryFile>,
 }
 
-/// A file that will replace another one. It is removed if it does not.
+/// A temporary file that will replace the output file. It is removed if it does not.
 struct TemporaryFile {
     file: File,
     path: PathBuf,
@@ -24,7 +24,7 @@ struct TemporaryFile {
 }
 
 impl Output {
-    /// The output to a file, or to standard output if `path` is `-` or absent.
+    /// Opens the output to a file, or to standard output if `path` is `-` or absent.
     pub fn to(path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             if stdout_state::was_stdout_closed() {
@@ -46,13 +46,13 @@ impl Output {
         })
     }
 
-    /// Writes bytes.
+    /// Writes bytes to the output.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let written = self.to.write_all(bytes);
         written.map_err(|error| self.failure(&error))
     }
 
-    /// Completes the output.
+    /// Flushes the output, and replaces the output file.
     pub fn end(mut self) -> Result<(), Failure> {
         let mut written = self.to.flush();
         if let Some(temporary) = &self.temporary {

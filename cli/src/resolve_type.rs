@@ -24,7 +24,7 @@ const WORDS: [&str; 13] = [
 ];
 
 impl TypeArguments {
-    /// The type, and the fork that the arguments name.
+    /// Resolves the arguments to the schema and the type, and the fork that they name, if any.
     pub fn resolve(&self) -> Result<(Schema, TypeId, Option<Fork>), Failure> {
         let fork = match self.fork {
             Some(fork) => fork,
@@ -39,7 +39,7 @@ impl TypeArguments {
         Ok((schema, ty, self.fork))
     }
 
-    /// The type in another fork or preset.
+    /// Resolves the type in another fork or preset.
     pub fn type_in(&self, fork: Fork, preset: Preset) -> Result<(Schema, TypeId), SchemaError> {
         let limits: Vec<(&str, u64)> = self
             .limits
@@ -51,7 +51,7 @@ impl TypeArguments {
         Ok((schema, ty))
     }
 
-    /// The name of the type, if some fork has it.
+    /// Returns the name of the type, if some fork has it.
     pub fn known_type_name(&self) -> Result<&str, Failure> {
         let name = self.name.as_str();
         if forks_with_type(name, self.preset).next().is_some() {
@@ -72,7 +72,7 @@ impl TypeArguments {
     }
 }
 
-/// A hint for a type with an unknown name; empty if all names are known.
+/// Returns a hint for a type expression with an unknown name; empty if all names are known.
 pub fn suggest_type(text: &str, fork: Option<Fork>, preset: Preset) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let names = text.split(|c| !is_word(c)).filter(|word| {
@@ -104,13 +104,13 @@ pub fn suggest_type(text: &str, fork: Option<Fork>, preset: Preset) -> String {
     String::new()
 }
 
-/// The forks that have a type with this name.
+/// Returns the forks that have a type with this name.
 fn forks_with_type(name: &str, preset: Preset) -> impl Iterator<Item = Fork> + '_ {
     let forks = Fork::ALL.iter().copied();
     forks.filter(move |fork| Schema::for_fork(*fork, preset).find(name).is_some())
 }
 
-/// The known name with the smallest distance, if that is small enough.
+/// Returns the known name with the smallest edit distance, if that is small enough.
 fn nearest_name<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let lower = name.to_ascii_lowercase();
     let known = known.map(|known| (edit_distance(&lower, &known.to_ascii_lowercase()), known));
@@ -118,7 +118,7 @@ fn nearest_name<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<
     (distance <= 1 + name.len() / 4).then_some(known)
 }
 
-/// Number of letters to change, add or remove (Levenshtein distance).
+/// Computes the number of letters to change, add or remove (Levenshtein distance).
 fn edit_distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (n, a) in (1..).zip(one.bytes()) {

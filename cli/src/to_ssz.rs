@@ -11,7 +11,7 @@ use crate::explain;
 use crate::input::Pieces;
 use crate::Failure;
 
-/// The reason why a conversion fails.
+/// The reason why a conversion to SSZ fails: the input cannot be read, or is no value of the type.
 pub enum ConversionError {
     /// The text is no value of the type.
     Value(SszError),
@@ -40,7 +40,7 @@ impl fmt::Display for ConversionError {
     }
 }
 
-/// Converts a value, or a response with a value.
+/// Converts JSON to SSZ: a value, or a response with a value.
 pub fn to_ssz(
     type_arguments: &TypeArguments,
     mut pieces: Pieces,

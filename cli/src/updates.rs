@@ -56,7 +56,7 @@ pub fn is_updates_type(type_arguments: &TypeArguments) -> Result<bool, Failure> 
     }
 }
 
-/// Converts JSON to octets.
+/// Converts light client updates in JSON to octets.
 pub fn to_ssz(type_arguments: &TypeArguments, mut pieces: Pieces) -> Result<Vec<u8>, Failure> {
     let digests = DigestTable::from_arguments(type_arguments)?;
     let mut json = Vec::new();
@@ -88,7 +88,7 @@ pub fn to_ssz(type_arguments: &TypeArguments, mut pieces: Pieces) -> Result<Vec<
     Ok(octets)
 }
 
-/// Converts octets to JSON: all updates, or a part.
+/// Converts light client updates in octets to JSON: all updates, or the part at `path`.
 pub fn to_json(
     type_arguments: &TypeArguments,
     octets: &[u8],
@@ -122,7 +122,7 @@ pub fn check_all(type_arguments: &TypeArguments, octets: &[u8]) -> Result<(), Fa
     Update::all(type_arguments, octets).map(|_| ())
 }
 
-/// The root of a part: the sequence itself has none.
+/// Computes the root of a part of the updates: the sequence itself has none.
 pub fn root(
     type_arguments: &TypeArguments,
     path: &str,
@@ -138,7 +138,7 @@ pub fn root(
     hash_tree_root(update.schema, ty, part).map_err(|error| update.wrong(&error))
 }
 
-/// One update of the sequence.
+/// One update of the sequence: its fork, its type and its SSZ.
 struct Update<'o> {
     n: usize,
     /// Offset of its SSZ.
@@ -202,7 +202,7 @@ impl<'o> Update<'o> {
         Ok(all)
     }
 
-    /// The part at a path: `[0].attested_header`.
+    /// Finds the part at a path, such as `[0].attested_header`, with its update and type.
     fn part<'u>(all: &'u [Self], path: &str) -> Result<(&'u Self, TypeId, &'o [u8]), Failure> {
         let index = path.strip_prefix('[').and_then(|path| path.split_once(']'));
         let number = index.and_then(|(number, _)| number.parse::<usize>().ok());
@@ -244,7 +244,7 @@ impl<'o> Update<'o> {
     }
 }
 
-/// The table of fork digests and forks.
+/// The fork digests that identify the forks of updates, from the arguments and the network.
 struct DigestTable<'w> {
     type_arguments: &'w TypeArguments,
 }
@@ -267,7 +267,7 @@ impl<'w> DigestTable<'w> {
         Ok(Self { type_arguments })
     }
 
-    /// The digests on the command line, then the network's.
+    /// Iterates over the digests on the command line, then the network's.
     fn all(&self) -> impl Iterator<Item = (Fork, [u8; DIGEST])> + '_ {
         let named = self.type_arguments.fork_digests.iter().copied();
         let network = self
@@ -288,7 +288,7 @@ impl<'w> DigestTable<'w> {
         })
     }
 
-    /// The digest of an update, by the epoch of its attested header.
+    /// Returns the digest of an update, by the epoch of its attested header.
     fn digest_of_update(
         &self,
         preset: Preset,

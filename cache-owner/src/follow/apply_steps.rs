@@ -13,7 +13,7 @@ use super::chain::Chain;
 use crate::engine::{Engine, Failure};
 use crate::log::{Level, Log};
 
-/// The runner of one chain's steps.
+/// The runner of the tracker's steps for one chain: publishes changes, records marks, purges.
 pub struct StepRunner {
     engine: Arc<Engine>,
     chain: Arc<Chain>,
@@ -26,7 +26,7 @@ pub struct StepRunner {
     known: Option<ChainIdentity>,
 }
 
-/// The steps that wait for the disk, in this order.
+/// The steps of the tracker that wait for the disk, which are run in the order of the fields.
 #[derive(Default)]
 struct DeferredStep {
     /// The lowest block to purge, with all above it.
@@ -37,7 +37,7 @@ struct DeferredStep {
 }
 
 impl StepRunner {
-    /// A runner for `chain` in `engine`.
+    /// Creates the runner of a chain's steps; it has no deferred steps.
     pub fn new(engine: Arc<Engine>, chain: Arc<Chain>, log: Log) -> Self {
         Self {
             engine,
@@ -50,12 +50,12 @@ impl StepRunner {
         }
     }
 
-    /// The newest published final block.
+    /// Returns the number of the newest published final block.
     pub fn published_head(&self) -> Option<u64> {
         self.published_final
     }
 
-    /// Writes a line to the log.
+    /// Writes a line about the chain to the owner's log.
     pub fn log(&self, is_error: bool, text: &str) {
         let level = match is_error {
             true => Level::Error,
@@ -64,13 +64,14 @@ impl StepRunner {
         (self.log)(level, &format!("{}: {text}", self.chain.name));
     }
 
-    /// Drops the waiting steps after a purge of the record, which covers the broken blocks too.
+    /// Drops the deferred steps after a purge of the chain's record, which covers the broken blocks
+    /// too.
     pub fn discard_deferred(&mut self) {
         self.later = DeferredStep::default();
         self.set_known(None);
     }
 
-    /// Carries out a step, or queues it for [`run_deferred`](Self::run_deferred).
+    /// Runs a step at once, or queues it for [`run_deferred`](Self::run_deferred).
     pub fn carry_out(&mut self, step: TrackerStep) {
         match step {
             TrackerStep::Log { is_error, text } => self.log(is_error, &text),
@@ -123,7 +124,7 @@ impl StepRunner {
             .apply_change(&self.chain.namespace, change);
     }
 
-    /// Carries out the steps that wait for the disk. A failed step is tried again at the next
+    /// Runs the deferred steps, which wait for the disk. A failed step is tried again at the next
     /// call.
     pub async fn run_deferred(&mut self) {
         match self.try_run_deferred().await {

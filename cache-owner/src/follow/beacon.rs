@@ -16,7 +16,7 @@ const SPEC: &str = "/eth/v1/config/spec";
 const SYNCING: &str = "/eth/v1/node/syncing";
 const CHECKPOINTS: &str = "/eth/v1/beacon/states/head/finality_checkpoints";
 
-/// Sends a query to the node.
+/// Sends a query of the tracker to the node over the Beacon API.
 ///
 /// # Errors
 /// The reason why there is no result: the node fails, or the server is no node.
@@ -68,7 +68,7 @@ fn unexpected_value(at: &str) -> String {
     format!("an answer that can't be read: {at} is missing, or not what it should be")
 }
 
-/// The data under a path, or `None` if the node has none.
+/// Fetches the member `data` of the resource under a path, or `None` if the node has none.
 async fn get(http: &HttpNode, path: &str) -> Result<Option<Value>, String> {
     #[derive(Deserialize)]
     struct Data {

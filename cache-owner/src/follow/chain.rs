@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::node::NodeClient;
 
-/// A reorganisation.
+/// A reorganisation of a followed chain, as the status reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reorg {
     /// Time when it was seen, in milliseconds of the machine's monotonic clock.
@@ -25,7 +25,8 @@ pub struct Reorg {
 /// Maximum number of reorganisations in the status.
 const REORGS: usize = 5;
 
-/// The status of following a chain.
+/// The state of one followed chain as the owner's status reports it: head, finality and past
+/// reorganisations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FollowStatus {
     /// State of the tracker.
@@ -45,7 +46,8 @@ pub struct FollowStatus {
 }
 
 impl FollowStatus {
-    /// The status that follows this one at `now`; `from` is the lowest replaced block, if any.
+    /// Returns the status `next` with the history of this one; `from` is the lowest replaced block,
+    /// if any.
     pub fn followed_by(&self, next: Self, from: Option<u64>, now: u64) -> Self {
         let is_new = next.head.is_some() && next.head != self.head;
         let mut last_reorgs = self.last_reorgs.clone();
@@ -67,7 +69,8 @@ impl FollowStatus {
     }
 }
 
-/// A followed chain.
+/// A followed chain: its namespace, node and status, shared by its follower and the rest of the
+/// owner.
 pub struct Chain {
     /// The namespace whose responses are of this chain.
     pub namespace: Namespace,
@@ -81,7 +84,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// A chain without a known state.
+    /// Creates a chain whose node and state are not known yet.
     pub fn new(namespace: Namespace, name: &str) -> Self {
         Self {
             namespace,
@@ -93,7 +96,7 @@ impl Chain {
         }
     }
 
-    /// The node of the chain, once it can be queried.
+    /// Returns the node of the chain, once it can be queried.
     pub fn node(&self) -> Option<Arc<NodeClient>> {
         locked(&self.node).clone()
     }
@@ -103,17 +106,17 @@ impl Chain {
         *locked(&self.node) = Some(Arc::clone(node));
     }
 
-    /// The present status.
+    /// Returns the present status of following.
     pub fn status(&self) -> FollowStatus {
         locked(&self.status).clone()
     }
 
-    /// Sets the present status.
+    /// Replaces the present status of following.
     pub fn publish_status(&self, status: FollowStatus) {
         *locked(&self.status) = status;
     }
 
-    /// Marks the record of the chain as purged, if `scope` covers it.
+    /// Records that the chain's record was purged, if `scope` covers it.
     pub fn purged(&self, scope: &PurgeScope) {
         let is_covered = match scope {
             PurgeScope::Everything => true,
@@ -126,7 +129,7 @@ impl Chain {
         }
     }
 
-    /// Whether the record was purged since the last call.
+    /// Returns whether the record was purged since the last call.
     pub fn take_purged(&self) -> bool {
         self.is_forgotten.swap(false, Ordering::AcqRel)
     }

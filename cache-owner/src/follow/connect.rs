@@ -29,15 +29,15 @@ use tower_service::Service;
 
 use super::with_causes;
 
-/// A byte stream over any transport.
+/// A byte stream to a node over any transport.
 pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// A connection to a node.
+/// An open connection to a node: TCP, TLS or a Unix socket.
 pub type Stream = Box<dyn Io>;
 
-/// The connector to one node.
+/// A connector to one node, over the transport that its URL names.
 #[derive(Clone)]
 pub struct Connector {
     transport: Transport,
@@ -47,8 +47,8 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// A connector to the node at `endpoint`. The certificate of the node, if it has one, must be
-    /// signed by an authority in the file `ca`, or by one that the system trusts.
+    /// Creates a connector to the node at `endpoint`. The certificate of the node, if it has one,
+    /// must be signed by an authority in the file `ca`, or by one that the system trusts.
     ///
     /// # Errors
     /// What is wrong with the node's name, or with the certificates. The message is for operators.
@@ -72,7 +72,7 @@ impl Connector {
         })
     }
 
-    /// Opens a connection.
+    /// Opens a connection to the node.
     ///
     /// # Errors
     /// The error of the system, or what is wrong with the node's certificate.
@@ -111,7 +111,7 @@ impl Connector {
     }
 }
 
-/// A TLS configuration that trusts the authorities in `ca`, or the system's.
+/// Creates a TLS configuration that trusts the authorities in `ca`, or the system's.
 fn tls_config(ca: Option<&Path>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     match ca {

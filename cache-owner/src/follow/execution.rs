@@ -8,7 +8,7 @@ use sszip_core::cache::owner::tracker::{Block, BlockHash, NodeQuery, NodeResult}
 
 use super::http::unreadable;
 
-/// The request of a query, with this id.
+/// Encodes a query of the tracker as a JSON-RPC request with this id.
 pub fn request(query: NodeQuery, id: u64) -> String {
     let by_number = |number: &str| ("eth_getBlockByNumber", format!("\"{number}\",false"));
     let (method, params) = match query {
@@ -76,7 +76,7 @@ pub(super) fn root<'de, D: Deserializer<'de>>(from: D) -> Result<BlockHash, D::E
     Ok(root)
 }
 
-/// The result in the response to a query.
+/// Decodes the result of a query from the JSON-RPC response.
 ///
 /// # Errors
 /// The body is no response in JSON-RPC: the node fails, or the server is no node.
@@ -115,13 +115,13 @@ pub fn decode_response(query: NodeQuery, body: &Bytes) -> Result<NodeResult, Str
     answer.map_err(|error| unreadable(result.as_bytes(), &error))
 }
 
-/// The request for a transaction's receipt, with this id.
+/// Encodes the request for a transaction's receipt, with this id.
 pub fn receipt(transaction: &BlockHash, id: u64) -> String {
     let params = format!("\"0x{}\"", hex::encode(transaction));
     call("eth_getTransactionReceipt", &params, id)
 }
 
-/// The block number in a receipt; `None` if the transaction is in no block.
+/// Decodes the block number in a receipt; `None` if the transaction is in no block.
 ///
 /// # Errors
 /// The body is no response in JSON-RPC. The message is for operators.
@@ -142,7 +142,7 @@ pub fn receipt_block(body: &Bytes) -> Result<Option<u64>, String> {
     Ok(response.result.map(|receipt| receipt.block_number))
 }
 
-/// The request for a notification at each new head.
+/// Encodes the request for a notification at each new head, with this id.
 pub fn subscribe(id: u64) -> String {
     call("eth_subscribe", "\"newHeads\"", id)
 }

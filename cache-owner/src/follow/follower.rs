@@ -29,7 +29,7 @@ const MAX_UNCHECKED_TIME: Duration = Duration::from_secs(2);
 /// Maximum duration of a poll.
 const LONGEST_POLL: Duration = Duration::from_secs(60);
 
-/// Follows a chain. Never returns; a panic ends one attempt only.
+/// Follows a chain from the start of the owner on. Never returns; a panic ends one attempt only.
 pub async fn run(follow: HeadSource, chain: Arc<Chain>, engine: Arc<Engine>, log: Log) {
     loop {
         let follower = Follower {
@@ -55,7 +55,7 @@ pub async fn run(follow: HeadSource, chain: Arc<Chain>, engine: Arc<Engine>, log
     }
 }
 
-/// A task that is aborted when this handle is dropped.
+/// The handle of a task that is aborted when the handle is dropped.
 struct AbortOnDrop(tokio::task::JoinHandle<()>);
 
 impl Drop for AbortOnDrop {
@@ -110,7 +110,7 @@ impl Follower {
         }
     }
 
-    /// Reads the record of the chain, again until it can be read.
+    /// Reads the record of the chain from the store, again until it can be read.
     async fn record(&mut self) -> ChainRecord {
         let namespace = self.chain.namespace;
         let mut has_failed = false;
@@ -135,7 +135,7 @@ impl Follower {
         }
     }
 
-    /// Creates the client of the node, again until its certificates can be read.
+    /// Creates the client of the chain's node, again until its certificates can be read.
     async fn node(&mut self, tracker: &mut Tracker) -> Arc<NodeClient> {
         loop {
             let (follow, news) = (self.follow.clone(), Arc::clone(&self.chain.news));
@@ -150,7 +150,7 @@ impl Follower {
         }
     }
 
-    /// Carries out the steps of a poll.
+    /// Runs the steps that the tracker requires after a poll.
     async fn carry_out(&mut self, tracker: &mut Tracker) {
         let blocks = tracker.blocks().map(|block| (block.number, block.hash));
         let owner = &self.engine.owner;
@@ -181,7 +181,7 @@ impl Follower {
     }
 }
 
-/// Queries the node until the tracker has no more queries.
+/// Queries the node until the tracker has no more queries: one poll.
 async fn poll(tracker: &mut Tracker, node: &NodeClient) {
     tracker.begin(now().monotonic);
     let outcome = timeout(LONGEST_POLL, async {

@@ -26,7 +26,7 @@ const IDLE: Duration = Duration::from_secs(30);
 /// Maximum number of idle connections: the number of concurrent queries.
 const CONNECTIONS: usize = 6;
 
-/// A node over HTTP/1.1.
+/// The client of a node over HTTP/1.1, limited in time and memory.
 #[derive(Clone)]
 pub struct HttpNode {
     client: Client<Connector, Full<Bytes>>,
@@ -35,7 +35,7 @@ pub struct HttpNode {
     timeout: Duration,
 }
 
-/// The headers of each request.
+/// Returns the headers of each request to a node: `User-Agent` and the configured ones.
 ///
 /// # Errors
 /// What is wrong with the configured headers, without their values.
@@ -56,7 +56,7 @@ pub fn request_headers(follow: &HeadSource) -> Result<HeaderMap, String> {
 }
 
 impl HttpNode {
-    /// A client for the followed node.
+    /// Creates the client of the followed node.
     ///
     /// # Errors
     /// What is wrong with its configuration. The message is for operators.
@@ -157,7 +157,8 @@ impl HttpNode {
         response.map_err(|error| with_causes(&error))
     }
 
-    /// Sends a request, and reads the whole response within the timeout.
+    /// Sends a request, and returns status and body of the response if both arrive within the
+    /// timeout.
     async fn fetch(&self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), String> {
         let answer = async {
             let (head, body) = self.send(request).await?.into_parts();
@@ -185,7 +186,7 @@ fn status_error(status: StatusCode) -> String {
     }
 }
 
-/// The error text of a malformed response, with its beginning.
+/// Returns the error text for a malformed response, with its beginning.
 pub(super) fn unreadable(body: &[u8], error: &serde_json::Error) -> String {
     let start: String = String::from_utf8_lossy(&body[..body.len().min(40)])
         .chars()

@@ -36,7 +36,7 @@ pub mod websocket;
 use std::error::Error;
 use std::fmt::Write;
 
-/// An error with its causes, on one line.
+/// Formats an error with its causes on one line.
 pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

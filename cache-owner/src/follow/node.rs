@@ -24,7 +24,7 @@ const MOST_TIMEOUT: Duration = Duration::from_secs(30);
 const REOPEN: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// The client of a node.
+/// The client of a followed node, in the protocol of its API and URL.
 pub enum NodeClient {
     /// JSON-RPC over HTTP.
     Execution(HttpNode),
@@ -35,8 +35,8 @@ pub enum NodeClient {
 }
 
 impl NodeClient {
-    /// A client of the followed node. `news` is notified of new heads, as far as the node reports
-    /// them without a poll.
+    /// Creates the client of the followed node. `news` is notified of new heads, as far as the node
+    /// reports them without a poll.
     ///
     /// # Errors
     /// What is wrong with its configuration. The message is for operators.
@@ -58,7 +58,7 @@ impl NodeClient {
         })
     }
 
-    /// Sends a query to the node.
+    /// Sends a query of the tracker to the node.
     ///
     /// # Errors
     /// The reason why there is no result: the node fails or is unreachable. The message is for

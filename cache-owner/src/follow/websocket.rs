@@ -30,14 +30,14 @@ const LONGEST_WAIT: Duration = Duration::from_secs(15);
 /// Id of the subscription request; calls have higher ids.
 const SUBSCRIBE: u64 = 0;
 
-/// A call in the queue to the connection.
+/// A call in the queue to the connection, with the channel of its response.
 struct Call {
     id: u64,
     request: String,
     answer: oneshot::Sender<Bytes>,
 }
 
-/// A node over a WebSocket that is opened on demand.
+/// The client of a node over a WebSocket, which is opened on demand and shared by all calls.
 pub struct WebSocket {
     connector: Connector,
     url: String,
@@ -59,7 +59,8 @@ struct State {
 }
 
 impl WebSocket {
-    /// A client for the node at `url`; `news` is notified of new heads.
+    /// Creates a client of the node at `url`, without a connection; `news` is notified of new
+    /// heads.
     pub fn new(
         connector: Connector,
         url: &str,
@@ -116,7 +117,7 @@ impl WebSocket {
         }
     }
 
-    /// The queue of the open connection, or of a new one.
+    /// Returns the queue of the open connection, or opens a connection.
     async fn open(&self) -> Result<mpsc::UnboundedSender<Call>, String> {
         // one attempt at a time
         let _opening = self.opening.lock().await;
