@@ -25,7 +25,7 @@ pub type SchedulerPtr = *mut c_void;
 /// Envoy's `envoy_dynamic_module_type_metrics_result`; 0 is success.
 pub type MetricsResult = u32;
 
-/// Bytes that Envoy owns.
+/// A slice of bytes that Envoy owns, as its callbacks return it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EnvoyBuffer {
@@ -82,7 +82,7 @@ impl<'a> ModuleBuffer<'a> {
     }
 }
 
-/// A header that the module owns.
+/// A header whose name and value the module owns, passed to Envoy's callbacks.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ModuleHeader<'a> {
@@ -92,7 +92,7 @@ pub struct ModuleHeader<'a> {
     pub value: ModuleBuffer<'a>,
 }
 
-/// A header that Envoy owns.
+/// A header whose name and value Envoy owns, passed to the module's hooks.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EnvoyHeader {
@@ -102,7 +102,7 @@ pub struct EnvoyHeader {
     pub value: EnvoyBuffer,
 }
 
-/// Header map of a stream.
+/// The header map of a stream that a callback reads or changes.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderType {
@@ -114,7 +114,7 @@ pub enum HeaderType {
     ResponseTrailers = 3,
 }
 
-/// Buffer of a body.
+/// The body buffer of a stream that a callback reads or changes.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyType {
@@ -128,7 +128,7 @@ pub enum BodyType {
     BufferedResponse = 3,
 }
 
-/// Filter status after a hook for headers.
+/// The status that a hook for headers returns to Envoy.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadersStatus {
@@ -140,7 +140,7 @@ pub enum HeadersStatus {
     StopAllIterationAndBuffer = 3,
 }
 
-/// Filter status after a hook for a body.
+/// The status that a hook for a body returns to Envoy.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyStatus {
@@ -152,7 +152,7 @@ pub enum BodyStatus {
     StopIterationNoBuffer = 3,
 }
 
-/// Filter status after a hook for trailers.
+/// The status that a hook for trailers returns to Envoy.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrailersStatus {
@@ -162,7 +162,7 @@ pub enum TrailersStatus {
     StopIteration = 1,
 }
 
-/// Filter status after a hook for a local reply.
+/// The status that the hook for a local reply returns to Envoy.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalReplyStatus {
@@ -186,7 +186,7 @@ pub enum CalloutResult {
     DuplicateCalloutId = 4,
 }
 
-/// Level of a log line.
+/// The level of a line in Envoy's log.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
@@ -200,7 +200,7 @@ pub enum LogLevel {
     Error = 4,
 }
 
-/// An attribute of a request.
+/// An attribute of a request that a callback reads: its route, cluster, protocol or connection.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attribute {

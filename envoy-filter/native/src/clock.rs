@@ -4,14 +4,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{clock_gettime, ClockId};
 
-/// Returns the milliseconds of `CLOCK_MONOTONIC`, which all processes of the
-/// machine share.
+/// Reads `CLOCK_MONOTONIC` in milliseconds, which all processes of the machine share.
 pub fn monotonic() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
-/// Returns the seconds since 1970.
+/// Reads the system clock, in seconds since 1970.
 pub fn wall() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())

@@ -29,7 +29,7 @@ pub static PROCESS: LazyLock<Process> = LazyLock::new(Process::default);
 static WORKERS: LazyLock<Option<usize>> =
     LazyLock::new(|| (!envoy::only_validates()).then(envoy::workers));
 
-/// Settings of a request.
+/// The effective settings of one request, from its route and its filter.
 #[derive(Debug)]
 pub struct RequestSettings {
     /// Settings of the core.
@@ -48,7 +48,7 @@ struct ParsedSettings {
     reports_status: Option<bool>,
 }
 
-/// Configuration of a filter.
+/// The configuration of one filter: its settings, metrics, store and background requests.
 #[derive(Debug)]
 pub struct FilterSettings {
     parsed: ParsedSettings,
@@ -67,7 +67,7 @@ pub struct FilterSettings {
     pub background: Arc<BackgroundRequests>,
 }
 
-/// Configuration of a route. It inherits missing settings from the filter.
+/// The configuration of one route, which inherits missing settings from the filter.
 #[derive(Debug)]
 pub struct RouteOverrides {
     parsed: ParsedSettings,
@@ -183,7 +183,7 @@ impl RequestSettings {
     }
 }
 
-/// Adds a route as requests use it.
+/// Adds the configuration of a route to the validated configuration, as requests use it.
 fn add(plan: &mut ValidatedConfig, settings: &RequestSettings) -> Result<(), String> {
     let place = RouteDeclaration {
         name: "a filter or route",
@@ -199,7 +199,8 @@ fn add(plan: &mut ValidatedConfig, settings: &RequestSettings) -> Result<(), Str
     Ok(())
 }
 
-/// Starts to follow a route's head sources, when its filter is known.
+/// Claims the head sources of a route, so that the owner follows them, once the route's filter is
+/// known.
 fn follow(settings: &RequestSettings, of: &[&ConfigLifetime]) {
     let mut plan = ValidatedConfig::default();
     if let Err(error) = add(&mut plan, settings) {
@@ -213,8 +214,8 @@ fn follow(settings: &RequestSettings, of: &[&ConfigLifetime]) {
     store::claim(&plan, of);
 }
 
-/// Starts the hot tier of the process with the memory of the first route that
-/// caches. On any thread.
+/// Starts the hot tier of the process with the memory of the first route that caches. Any thread
+/// may call it.
 fn start(config: &RouteConfig) {
     if let (true, Some(workers)) = (config.caches(), *WORKERS) {
         let bytes = config.cache.memory;
@@ -224,8 +225,7 @@ fn start(config: &RouteConfig) {
 }
 
 impl ParsedSettings {
-    /// Parses settings. Settings of the process are added to `plan`, or
-    /// rejected without one.
+    /// Parses JSON settings. Settings of the process are added to `plan`, or rejected without one.
     fn read(json: &[u8], mut plan: Option<&mut ValidatedConfig>) -> Result<Self, String> {
         let mut parsed = Self::default();
         for (name, values) in json::settings("filter_config", json)? {

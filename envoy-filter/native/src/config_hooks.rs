@@ -23,7 +23,7 @@ unsafe fn with(config: *const c_void, call: impl FnOnce(&BackgroundRequests)) {
     }
 }
 
-/// Reads the response head of a background request.
+/// Passes the response head of a background request to its exchange.
 ///
 /// # Safety
 /// As of [`with`]; `headers` are `number` headers, valid during the call.
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
     }
 }
 
-/// Reads a piece of the response body of a background request.
+/// Passes a piece of the response body of a background request to its exchange.
 ///
 /// # Safety
 /// As of [`with`]; `body` is `pieces` slices, valid during the call.

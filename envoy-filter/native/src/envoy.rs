@@ -9,14 +9,14 @@ use sszip_core::log::escaped;
 
 use crate::abi::*;
 
-/// A stream, valid while one of its hooks runs.
+/// The pointer to a stream that Envoy passed to a hook, valid while the hook runs.
 #[derive(Clone, Copy)]
 pub struct Stream(FilterPtr);
 
-/// Headers of a message, pseudo-headers included.
+/// A copy of Envoy's list of the headers of a message, pseudo-headers included.
 pub struct Head(Vec<EnvoyHeader>);
 
-/// A part of a body, in slices.
+/// A copy of Envoy's list of the slices of a body, or of a piece of it.
 pub struct Pieces(Vec<EnvoyBuffer>);
 
 impl Head {
@@ -32,7 +32,7 @@ impl Head {
         }
     }
 
-    /// All headers.
+    /// Iterates over all headers.
     pub fn fields(&self) -> impl Iterator<Item = Header<'_>> + Clone {
         // SAFETY: within a hook, the head is not changed while it is borrowed.
         self.0
@@ -40,7 +40,7 @@ impl Head {
             .map(|field| unsafe { (field.key.bytes(), field.value.bytes()) })
     }
 
-    /// All headers except the pseudo-headers, which do not exist in HTTP/1.1.
+    /// Iterates over the headers except the pseudo-headers, which do not exist in HTTP/1.1.
     pub fn plain(&self) -> impl Iterator<Item = Header<'_>> + Clone {
         self.fields().filter(|(name, _)| !name.starts_with(b":"))
     }
@@ -61,7 +61,7 @@ impl Head {
         edits.collect()
     }
 
-    /// Value of the first line of a header, whose name is in lower case.
+    /// Returns the value of the first line of a header, whose name is in lower case.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         let mut fields = self.fields();
         fields.find_map(|(known, value)| (known == name.as_bytes()).then_some(value))
@@ -81,13 +81,13 @@ impl Pieces {
         }
     }
 
-    /// All slices.
+    /// Iterates over all slices.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         // SAFETY: within a hook, the body is not changed while it is borrowed.
         self.0.iter().map(|piece| unsafe { piece.bytes() })
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes in all slices.
     pub fn len(&self) -> usize {
         self.0.iter().map(|piece| piece.length).sum()
     }
@@ -99,7 +99,7 @@ impl Stream {
         Self(filter)
     }
 
-    /// Headers of a message.
+    /// Copies Envoy's list of the headers of a message of the stream.
     pub fn head(self, kind: HeaderType) -> Head {
         // SAFETY: within a hook; `fields` has room for all headers.
         unsafe {
@@ -129,7 +129,7 @@ impl Stream {
         unsafe { envoy_dynamic_module_callback_http_set_header(self.0, kind, name, value) };
     }
 
-    /// Slices of a body buffer.
+    /// Copies Envoy's list of the slices of a body buffer.
     pub fn pieces(self, kind: BodyType) -> Pieces {
         // SAFETY: within a hook; `pieces` has room for all slices.
         unsafe {
@@ -146,7 +146,7 @@ impl Stream {
         }
     }
 
-    /// Buffered part of the request body, without the part `has` that the hook
+    /// Returns the buffered part of the request body, without the part `has` that the hook
     /// received: the two may be the same bytes.
     pub fn buffered_body(self, has: &Pieces) -> Pieces {
         // SAFETY: within a hook.
@@ -191,7 +191,7 @@ impl Stream {
         }
     }
 
-    /// Buffer limit of the stream, in bytes.
+    /// Returns the buffer limit of the stream, in bytes.
     pub fn buffer_limit(self) -> u64 {
         // SAFETY: within a hook.
         unsafe { envoy_dynamic_module_callback_http_get_buffer_limit(self.0) }
@@ -205,7 +205,7 @@ impl Stream {
         }
     }
 
-    /// Configuration of the route, or `None`.
+    /// Returns the configuration of the stream's route, or `None`.
     pub fn route_config<T>(self) -> Option<&'static T> {
         // SAFETY: within a hook. This module made the configuration, and a
         // route of this filter has no configuration of another type.
@@ -215,7 +215,7 @@ impl Stream {
         }
     }
 
-    /// Name of the cluster of the request; empty: none.
+    /// Returns the name of the request's cluster; empty: none.
     pub fn cluster(self) -> &'static [u8] {
         let mut name = EnvoyBuffer::NONE;
         // SAFETY: within a hook, during which the route exists.
@@ -225,22 +225,22 @@ impl Stream {
         }
     }
 
-    /// Name of the request's route; empty: it has none.
+    /// Returns the name of the request's route; empty: it has none.
     pub fn route(self) -> &'static [u8] {
         self.text(Attribute::XdsRouteName)
     }
 
-    /// Protocol of the client, as `HTTP/1.1`.
+    /// Returns the protocol of the client, such as `HTTP/1.1`.
     pub fn protocol(self) -> &'static [u8] {
         self.text(Attribute::RequestProtocol)
     }
 
-    /// Port at which the request arrived; 0: unknown.
+    /// Returns the port at which the request arrived; 0: unknown.
     pub fn port(self) -> u16 {
         self.number(Attribute::DestinationPort) as u16
     }
 
-    /// Id of the client's connection; 0: unknown.
+    /// Returns the id of the client's connection; 0: unknown.
     pub fn connection(self) -> u64 {
         self.number(Attribute::ConnectionId)
     }
@@ -294,7 +294,7 @@ impl Stream {
         }
     }
 
-    /// Adds to the counter of that id.
+    /// Adds `count` to the counter with the id `counter`.
     pub fn count(self, counter: usize, count: u64) {
         // SAFETY: within a hook.
         unsafe {
@@ -304,7 +304,7 @@ impl Stream {
         }
     }
 
-    /// Records a value in the histogram of that id.
+    /// Records a value in the histogram with the id `histogram`.
     pub fn record(self, histogram: usize, value: u64) {
         // SAFETY: within a hook.
         unsafe {
@@ -314,7 +314,7 @@ impl Stream {
         }
     }
 
-    /// Creates a scheduler that sends events to this stream, from any thread.
+    /// Creates a scheduler whose events reach this stream, from any thread.
     pub fn scheduler(self) -> Arc<Scheduler> {
         // SAFETY: within a hook.
         let scheduler = unsafe { envoy_dynamic_module_callback_http_filter_scheduler_new(self.0) };
@@ -393,7 +393,7 @@ impl Stream {
     }
 }
 
-/// A filter's configuration, valid while one of its hooks runs.
+/// The pointer to a filter's configuration that Envoy passed to a hook, valid while the hook runs.
 #[derive(Clone, Copy)]
 pub struct FilterConfig(FilterConfigPtr);
 
@@ -463,8 +463,7 @@ impl FilterConfig {
         }
     }
 
-    /// Creates a scheduler that sends events to this configuration, from any
-    /// thread.
+    /// Creates a scheduler whose events reach this filter's configuration, from any thread.
     pub fn scheduler(self) -> Arc<Scheduler> {
         // SAFETY: within a hook.
         let scheduler =
@@ -512,7 +511,8 @@ impl FilterConfig {
     }
 }
 
-/// Sends events to a stream or a filter's configuration, which may have ended.
+/// A sender of events to a stream or a filter's configuration, which may have ended. Any thread may
+/// use it.
 #[derive(Debug)]
 pub struct Scheduler {
     scheduler: SchedulerPtr,
@@ -521,7 +521,7 @@ pub struct Scheduler {
     is_open: Mutex<bool>,
 }
 
-/// Target of a scheduler's events.
+/// The stream or the filter's configuration that receives a scheduler's events.
 #[derive(Clone, Copy, Debug)]
 enum ScheduledTarget {
     /// A stream, on its worker.

@@ -35,7 +35,7 @@ struct Filter {
 
 type FilterHandle = Rc<Filter>;
 
-/// Runs the body of a hook, and returns `otherwise` if it panics.
+/// Runs the body of a hook, and returns `otherwise` if the body panics.
 pub fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
         let _ = catch_unwind(|| log(LogLevel::Error, "a hook has panicked"));
@@ -43,7 +43,7 @@ pub fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Reason why a hook has done nothing.
+/// The reason why a hook did nothing: the exchange is in use or has failed.
 enum HookError {
     /// There is no exchange, or an outer hook uses it, whose call to Envoy led
     /// to this hook.
@@ -72,7 +72,7 @@ unsafe fn handle(filter: *const c_void) -> Option<FilterHandle> {
 }
 
 impl Filter {
-    /// Runs `call` with the exchange.
+    /// Runs `call` with the stream's exchange, unless it is in use; a panic ends the exchange.
     fn with<T>(
         &self,
         stream: Stream,
@@ -100,8 +100,8 @@ impl Filter {
         });
     }
 
-    /// Runs `call` with the exchange, and performs its action after the
-    /// exchange is released.
+    /// Runs `call` with the stream's exchange, and performs the returned action after the exchange
+    /// is released.
     fn perform(&self, stream: Stream, call: impl FnOnce(&mut Exchange) -> StreamAction) -> Outcome {
         let act = match self.with(stream, call) {
             Ok(act) => act,
@@ -122,7 +122,7 @@ impl Filter {
     }
 }
 
-/// Runs the body of a hook of a stream.
+/// Runs the body of a hook of a stream on the stream's exchange.
 ///
 /// # Safety
 /// As of [`handle`].

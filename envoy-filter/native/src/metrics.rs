@@ -9,7 +9,7 @@ use crate::config::PROCESS;
 use crate::envoy::{FilterConfig, Scheduler, Stream};
 use crate::{thread_pool, timers};
 
-/// Metrics of a filter. Filters with one `metrics_namespace` share them.
+/// The ids of a filter's metrics in Envoy. Filters with one `metrics_namespace` share them.
 #[derive(Debug)]
 pub struct Metrics {
     /// Ids of the counters; 0: the counter is not defined.
@@ -41,7 +41,7 @@ impl Metrics {
         made
     }
 
-    /// Counts a finished exchange.
+    /// Adds a finished exchange to the counters and histograms.
     pub fn count(&self, stream: Stream, tally: &ExchangeTally) {
         for (counter, count) in tally.counts() {
             stream.count(self.counters[counter], count);

@@ -10,7 +10,7 @@ use sszip_core::status::board::MetricsBoard;
 
 static BOARD: OnceLock<MetricsBoard> = OnceLock::new();
 
-/// Starts counting, because a route accepts status requests.
+/// Creates the metrics board, because a route accepts status requests.
 pub fn count() {
     if BOARD.get().is_some() {
         return;
@@ -48,7 +48,7 @@ pub fn tally(
     also(&tally);
 }
 
-/// Returns the board, updated with these gauges.
+/// Returns the metrics board after it was updated with these gauges.
 pub fn board(gauges: [u64; metrics::GAUGES.len()]) -> Option<MetricsBoard> {
     let board = BOARD.get().copied()?;
     // the gauges are the sum over all workers
@@ -56,7 +56,7 @@ pub fn board(gauges: [u64; metrics::GAUGES.len()]) -> Option<MetricsBoard> {
     Some(board)
 }
 
-/// Returns the seconds since 1970.
+/// Reads the system clock, in seconds since 1970.
 pub fn wall() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())

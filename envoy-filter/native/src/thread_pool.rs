@@ -15,7 +15,7 @@ use crate::envoy::{log, Scheduler};
 static POOL: LazyLock<ThreadPool> = LazyLock::new(ThreadPool::start);
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Slot into which a job is returned.
+/// The slot of a stream into which a thread returns a job that has run.
 pub type CompletionTarget = Arc<Mutex<Option<Job>>>;
 
 struct ThreadPool {

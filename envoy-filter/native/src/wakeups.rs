@@ -27,7 +27,7 @@ enum WaitState {
     Waits(Arc<Scheduler>),
 }
 
-/// Identity of a stream, for the time for which it may wait.
+/// The identity under which a stream waits for a wakeup, until it is dropped.
 #[derive(Debug)]
 pub struct Waiting(usize);
 
@@ -42,7 +42,7 @@ impl Waiting {
         with(self.0, |slots| slots.insert(self.0, WaitState::LooksUp));
     }
 
-    /// Returns the waiter for the driver.
+    /// Returns the waiter that the driver passes to the lookup.
     pub fn waiter(&self) -> Waiter {
         EVENT_LOOP.waiter(self.0)
     }

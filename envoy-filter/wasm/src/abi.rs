@@ -101,7 +101,7 @@ const NOT_FOUND: u32 = 1;
 const CAS_MISMATCH: u32 = 8;
 const REALTIME: u32 = 0;
 const MONOTONIC: u32 = 1;
-/// Direction of a stream.
+/// The direction of a stream: request or response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Request = 0,
@@ -116,7 +116,7 @@ pub enum Level {
     Error = 4,
 }
 
-/// Type of a metric.
+/// The type of a metric: counter, gauge or histogram.
 #[derive(Clone, Copy, Debug)]
 pub enum Metric {
     Counter = 0,
@@ -146,12 +146,12 @@ pub fn log(level: Level, text: &str) {
     unsafe { proxy_log(level as u32, text.as_ptr(), text.len()) };
 }
 
-/// Returns the milliseconds of the machine's monotonic clock.
+/// Reads the machine's monotonic clock, in milliseconds.
 pub fn monotonic() -> u64 {
     time(MONOTONIC) / 1_000_000
 }
 
-/// Returns the seconds since 1970.
+/// Reads the system clock, in seconds since 1970.
 pub fn wall() -> u64 {
     time(REALTIME) / 1_000_000_000
 }
@@ -171,7 +171,7 @@ pub fn random_name() -> String {
     format!("w-{:x}-{:x}", time(REALTIME), u128::from_ne_bytes(random))
 }
 
-/// A value that all sandboxes of the proxy share, and its version.
+/// The result of reading a value that all sandboxes of the proxy share.
 pub enum SharedValue {
     Present(Vec<u8>, u32),
     Absent,
@@ -265,7 +265,7 @@ pub fn prepend(kind: BufferType, bytes: &[u8]) -> bool {
     unsafe { proxy_set_buffer_bytes(kind, 0, 0, bytes.as_ptr(), bytes.len()) == OK }
 }
 
-/// Headers of a message, pseudo-headers included.
+/// The serialized headers of a message, pseudo-headers included, as the proxy returned them.
 #[derive(Debug, Default)]
 pub struct Head(Vec<u8>);
 
@@ -283,31 +283,31 @@ impl Head {
         }
     }
 
-    /// All headers.
+    /// Iterates over all headers.
     pub fn fields(&self) -> Fields<'_> {
         let (number, sizes) = number(&self.0).unwrap_or((0, &[]));
         let (sizes, texts) = sizes.split_at_checked(number * 8).unwrap_or((&[], &[]));
         Fields { sizes, texts }
     }
 
-    /// All headers except the pseudo-headers, which do not exist in HTTP/1.1.
+    /// Iterates over the headers except the pseudo-headers, which do not exist in HTTP/1.1.
     pub fn plain(&self) -> impl Iterator<Item = Header<'_>> + Clone {
         self.fields().filter(|(name, _)| !name.starts_with(b":"))
     }
 
-    /// Value of the first line of a header, whose name is in lower case.
+    /// Returns the value of the first line of a header, whose name is in lower case.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         let mut fields = self.fields();
         fields.find_map(|(known, value)| (known == name.as_bytes()).then_some(value))
     }
 
-    /// Length of the body, if the head contains it.
+    /// Returns the length of the body in bytes, if the head contains it.
     pub fn length(&self) -> Option<u64> {
         self.get("content-length").and_then(digits)
     }
 }
 
-/// Iterator of [`Head::fields`]. The proxy serializes the number of headers,
+/// An iterator over the headers of a [`Head`]. The proxy serializes the number of headers,
 /// the lengths of each name and value, and then the names and values, each
 /// followed by a zero.
 #[derive(Clone, Debug)]
@@ -399,7 +399,7 @@ pub fn property(path: &str) -> Vec<u8> {
     }
 }
 
-/// Sets a value that access logs show.
+/// Sets a property of the stream, which access logs show.
 pub fn note(name: &str, value: &[u8]) {
     let (path, size) = (name.as_ptr(), name.len());
     // SAFETY: each pointer and length belong to one slice.
@@ -441,7 +441,7 @@ pub fn resume(side: Side) {
     unsafe { proxy_continue_stream(side as u32) };
 }
 
-/// Resets the stream.
+/// Resets the present stream.
 pub fn reset() {
     // SAFETY: the argument is a number.
     unsafe { proxy_close_stream(Side::Response as u32) };
@@ -482,7 +482,7 @@ pub fn metric(kind: Metric, name: &str) -> Option<u32> {
     (defined == OK).then_some(metric)
 }
 
-/// Adds to a counter.
+/// Adds `by` to the counter with the id `metric`.
 pub fn count(metric: u32, by: u64) {
     let by = i64::try_from(by).unwrap_or(i64::MAX);
     if by > 0 {
@@ -491,7 +491,7 @@ pub fn count(metric: u32, by: u64) {
     }
 }
 
-/// Adds a positive or negative number to a gauge.
+/// Adds a positive or negative number to the gauge with the id `metric`.
 pub fn add(metric: u32, by: i64) {
     if by != 0 {
         // SAFETY: the arguments are numbers.
@@ -499,7 +499,7 @@ pub fn add(metric: u32, by: i64) {
     }
 }
 
-/// Records a value in a histogram.
+/// Records a value in the histogram with the id `metric`.
 pub fn record(metric: u32, value: u64) {
     // SAFETY: the arguments are numbers.
     unsafe { proxy_record_metric(metric, value) };

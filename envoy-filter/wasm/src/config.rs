@@ -28,7 +28,7 @@ const AS_TEXT: &str = "configuration (a google.protobuf.StringValue)";
 /// cache is cleared.
 const MOST: usize = 1000;
 
-/// Settings of a request.
+/// The effective settings of one request, from its route and the filter.
 #[derive(Debug)]
 pub struct RequestSettings {
     /// Settings of the core.
@@ -45,7 +45,7 @@ struct ParsedSettings {
     warnings: Vec<String>,
 }
 
-/// Configuration of the filter.
+/// The configuration of the filter in this sandbox, with the settings and nodes of its routes.
 #[derive(Debug)]
 pub struct FilterSettings {
     parsed: ParsedSettings,
@@ -102,17 +102,17 @@ impl FilterSettings {
         Ok((filter, warnings))
     }
 
-    /// Cluster through which the filter reaches the owner.
+    /// Returns the cluster through which the filter reaches the owner.
     pub fn owner(&self) -> Option<&str> {
         self.sandbox.owner()
     }
 
-    /// Time for which a lookup waits for the owner, in milliseconds.
+    /// Returns the time for which a lookup waits for the owner, in milliseconds.
     pub fn lookup_timeout(&self) -> u64 {
         self.sandbox.lookup_timeout()
     }
 
-    /// Buffer limit of the proxy for a body, in bytes.
+    /// Returns the proxy's buffer limit for a body, in bytes.
     pub fn buffer_limit(&self) -> u64 {
         self.sandbox.buffer_limit()
     }

@@ -7,7 +7,7 @@ use sszip_core::metrics::{self, ExchangeTally, GAUGES, HISTOGRAMS};
 
 use crate::abi::{self, Metric};
 
-/// Metrics of a filter. Each one is defined in the proxy when it is first used.
+/// The ids of a filter's metrics in the proxy, each defined when it is first used.
 #[derive(Debug, Default)]
 pub struct Metrics(RefCell<MetricIds>);
 
@@ -23,7 +23,7 @@ struct MetricIds {
 }
 
 impl Metrics {
-    /// Counts a finished exchange.
+    /// Adds a finished exchange to the counters and histograms.
     pub fn count(&self, tally: &ExchangeTally) {
         let known = &mut *self.0.borrow_mut();
         if known.names.is_empty() {

@@ -20,7 +20,7 @@ const MOST: usize = 16;
 /// Default timeout of a probe, in milliseconds.
 const PATIENCE: u64 = 60_000;
 
-/// Probes of a root.
+/// The probes of a filter's root: those to send, and those in flight.
 #[derive(Debug, Default)]
 pub struct Probes {
     waiting: RefCell<Vec<PendingProbe>>,
@@ -78,7 +78,7 @@ impl Probes {
         });
     }
 
-    /// Whether probes are enqueued.
+    /// Whether there are probes to send.
     pub fn wait(&self) -> bool {
         !self.waiting.borrow().is_empty()
     }

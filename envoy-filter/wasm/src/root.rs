@@ -28,10 +28,11 @@ const SHOWN_EVERY: u64 = 1000;
 /// the stack overflows, and the sandbox fails.
 const MOST_AT_ONCE: u32 = 32;
 
-/// The root context as the SDK calls it.
+/// The root context that the proxy-wasm SDK owns and calls; it passes the calls to a
+/// [`FilterRoot`].
 pub struct RootHandle(pub Rc<FilterRoot>);
 
-/// State of a configured filter.
+/// The state of one configured filter in a sandbox: settings, streams, timers and callouts.
 #[derive(Debug)]
 pub struct FilterRoot {
     /// Context id of the root.
@@ -118,12 +119,12 @@ impl FilterRoot {
         }
     }
 
-    /// Configuration of the filter, unless it was rejected.
+    /// Returns the configuration of the filter, unless it was rejected.
     pub fn filter(&self) -> Option<&FilterSettings> {
         self.filter.get()
     }
 
-    /// Returns the waiter of a stream.
+    /// Returns the waiter under which a stream's lookups wait.
     pub fn waiter(&self, stream: u32) -> Waiter {
         self.event_loop.waiter(stream as usize)
     }
@@ -148,7 +149,7 @@ impl FilterRoot {
             .set(kind, milliseconds, abi::monotonic());
     }
 
-    /// Runs and stores a job of a response at once.
+    /// Runs a job at once, since a sandbox has no threads, and stores its result.
     pub fn run(&self, job: Option<Job>) {
         if let Some(mut job) = job {
             job.run();
@@ -246,7 +247,8 @@ impl FilterRoot {
         self.metrics.show(&[0; GAUGES.len()]);
     }
 
-    /// Runs `call` with an existing stream, in its own context.
+    /// Runs `call` with the exchange of a stream in the stream's own context; does nothing if the
+    /// stream has ended or is in use.
     fn with_stream(&self, id: u32, call: impl FnOnce(&mut Exchange)) {
         let known = self.streams.borrow().get(&id).and_then(Weak::upgrade);
         if let Some(exchange) = known {

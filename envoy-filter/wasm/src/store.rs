@@ -18,7 +18,7 @@ use sszip_core::cache::tip_floor::FloorSource;
 use crate::abi::{self, digits, Head, Level};
 use crate::shared_floors::SharedDataFloors;
 
-/// Callouts of a filter to the owner.
+/// The callouts of a filter to the owner: those that are due, and those in flight.
 #[derive(Debug)]
 pub struct OwnerCallouts {
     cluster: String,
@@ -187,7 +187,7 @@ fn is_owner_absent(answer: &OwnerReply) -> bool {
         && (contains(b"connection failure") || contains(b"no healthy upstream"))
 }
 
-/// Reads the response that the proxy has received; `None`: it is not an
+/// Reads the owner's reply from the response that the proxy has received; `None`: it is not an
 /// owner's.
 fn answer(length: usize) -> Option<OwnerReply> {
     let head = Head::from_proxy(MapType::HttpCallResponseHeaders);

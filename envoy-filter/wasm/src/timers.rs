@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 
 use crate::abi;
 
-/// Action that is due at a deadline.
+/// The action that the root performs when a deadline has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TimerKind {
     /// Callouts are sent, or time out.
@@ -21,7 +21,7 @@ pub enum TimerKind {
     Canceled,
 }
 
-/// Deadlines of a root.
+/// The deadlines of a filter's root and its streams.
 #[derive(Debug, Default)]
 pub struct Timers {
     /// Deadlines in milliseconds of the monotonic clock, the first one at the

@@ -14,7 +14,7 @@ const HOLDS: u64 = 60_000;
 /// Maximum number of recorded changes, since clients choose the paths.
 const MOST: usize = 4096;
 
-/// Header lines that the router changed.
+/// The changes that the router made to the headers of one request, for background requests like it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct HeaderRewrite {
     changed: Vec<(Vec<u8>, Vec<Vec<u8>>)>,
@@ -23,7 +23,7 @@ pub struct HeaderRewrite {
     pub timeout: Option<u64>,
 }
 
-/// Recorded changes by route, cluster, host and target.
+/// The router's recorded changes to request heads, by route, cluster, host and target.
 #[derive(Debug, Default)]
 pub struct HeaderRewrites(RwLock<HashMap<Vec<u8>, LearnedRewrite>>);
 
@@ -33,13 +33,13 @@ struct LearnedRewrite {
     rewriting: Arc<HeaderRewrite>,
 }
 
-/// Name that requests with the same changes share.
+/// Returns the name under which the changes to all requests of this kind are recorded.
 pub fn name(route: &[u8], cluster: &[u8], host: &[u8], target: &[u8]) -> Vec<u8> {
     [route, b"\n", cluster, b"\n", host, b"\n", target].concat()
 }
 
 impl HeaderRewrite {
-    /// Computes the changes between the head before and after the router.
+    /// Computes the changes that the router made, from the request head before and after it.
     pub fn diff(mut before: RequestHeaders, mut after: RequestHeaders) -> Self {
         before.take_timeout();
         let timeout = after.take_timeout();

@@ -58,7 +58,7 @@ pub const GIVE_WAY: u64 = 3;
 /// Background requests of all filters.
 static ALL: Mutex<Vec<Weak<BackgroundRequests>>> = Mutex::new(Vec::new());
 
-/// Background requests of one filter.
+/// The background requests of one filter: those to start, and those that await a response.
 #[derive(Debug)]
 pub struct BackgroundRequests {
     scheduler: Arc<Scheduler>,
@@ -79,7 +79,7 @@ pub struct BackgroundRequests {
     one_is_over: Condvar,
 }
 
-/// A background request to be started.
+/// A background request in the queue, until Envoy's main thread sends it.
 #[derive(Debug)]
 struct BackgroundRequest {
     cluster: Vec<u8>,
@@ -90,14 +90,14 @@ struct BackgroundRequest {
     pending: PendingResponse,
 }
 
-/// The exchange that awaits a response.
+/// A background request in flight, with the exchange that reads its response.
 #[derive(Debug)]
 struct PendingResponse {
     driver: Driver,
     _turn: ConcurrencySlot,
 }
 
-/// A slot below the limit of concurrent background requests.
+/// A place below the process's limit of concurrent background requests, freed on drop.
 #[derive(Debug)]
 struct ConcurrencySlot;
 
@@ -203,7 +203,7 @@ impl BackgroundRequests {
         }
     }
 
-    /// Starts and resets the requests that are due. On the main thread.
+    /// Starts and resets the callouts that are due. On Envoy's main thread.
     pub fn begin(&self, main: FilterConfig) {
         let unwanted = std::mem::take(&mut *locked(&self.unwanted));
         unwanted.into_iter().for_each(|id| main.reset(id));
@@ -253,8 +253,8 @@ impl BackgroundRequests {
         made.into_iter().for_each(|id| main.reset(id));
     }
 
-    /// Calls `wanted` for a request, which returns whether the rest of the
-    /// response is needed.
+    /// Passes the response of one background request to `wanted`, which returns whether the rest of
+    /// the response is needed.
     fn with(&self, id: u64, wanted: impl FnOnce(&mut Driver) -> bool) {
         // the request is not in the table meanwhile: a panic drops it
         let pending = locked(&self.in_flight).remove(&id);
@@ -271,7 +271,7 @@ impl BackgroundRequests {
         }
     }
 
-    /// Reads the head of the response.
+    /// Reads the response head of a background request.
     pub fn head(&self, id: u64, head: &Head, is_all: bool) {
         self.with(id, |driver| {
             let response = response::read(head, response::is_delimited(head, is_all));
@@ -281,14 +281,14 @@ impl BackgroundRequests {
         });
     }
 
-    /// Reads a piece of the body of the response.
+    /// Reads a piece of the response body of a background request.
     pub fn body(&self, id: u64, pieces: &Pieces) {
         self.with(id, |driver| {
             pieces.iter().all(|piece| driver.piece(piece).is_ok())
         });
     }
 
-    /// Stores the complete response.
+    /// Stores the complete response of a background request.
     pub fn complete(&self, id: u64) {
         self.request_ended();
         let pending = locked(&self.in_flight).remove(&id);
@@ -300,7 +300,7 @@ impl BackgroundRequests {
         }
     }
 
-    /// Drops the request, which Envoy has reset.
+    /// Drops a background request, which Envoy has reset.
     pub fn reset(&self, id: u64) {
         self.request_ended();
         drop(locked(&self.in_flight).remove(&id));

@@ -31,13 +31,13 @@ impl RequestHeaders {
         &self.0
     }
 
-    /// Values of the lines of the header `name`.
+    /// Returns the values of all lines of the header `name`.
     pub fn lines<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let named = self.0.iter().filter(move |(known, _)| known == name);
         named.map(|(_, value)| &**value)
     }
 
-    /// Adds a line of a header.
+    /// Appends a line to the headers.
     pub fn add(&mut self, name: &[u8], value: &[u8]) {
         self.0.push((name.to_vec(), value.to_vec()));
     }
@@ -64,7 +64,7 @@ impl RequestHeaders {
         }
     }
 
-    /// Sets the headers that describe a body of this length.
+    /// Sets `Content-Length` and the headers that belong to it for a body of `length` bytes.
     pub fn set_body_length(&mut self, length: usize) {
         for name in [
             &b"content-length"[..],

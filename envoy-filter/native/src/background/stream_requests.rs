@@ -11,7 +11,7 @@ use crate::abi::HeaderType;
 use crate::clock;
 use crate::envoy::{Head, Stream};
 
-/// Background requests of a stream's filter.
+/// The background requests of one stream: its probes and its background updates.
 #[derive(Debug)]
 pub struct StreamBackground {
     of_filter: Arc<BackgroundRequests>,
@@ -112,7 +112,7 @@ impl StreamBackground {
     }
 }
 
-/// Name under which the router's changes are recorded.
+/// Returns the name under which the router's changes to the stream's request are recorded.
 fn name(stream: Stream, head: &Head) -> Vec<u8> {
     let get = |name| head.get(name).unwrap_or_default();
     let (route, cluster) = (stream.route(), stream.cluster());

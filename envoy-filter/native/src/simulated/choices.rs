@@ -1,13 +1,14 @@
 //! Choices between events that are possible at the same time.
 
-/// A sequence of choices: first from bytes, then from a generator.
+/// Decisions about the order of simulated events, reproducible from a fuzzer's bytes or from a
+/// seed.
 pub struct Choices<'a> {
     bytes: std::slice::Iter<'a, u8>,
     state: u64,
 }
 
 impl<'a> Choices<'a> {
-    /// Creates choices from the generator alone.
+    /// Creates choices from a seed alone.
     #[cfg(test)]
     pub fn from_seed(seed: u64) -> Self {
         Self {
@@ -16,8 +17,7 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// Creates choices from these bytes, and from the generator after their
-    /// end.
+    /// Creates choices from these bytes, and from a generator after their end.
     pub fn from_bytes(bytes: &'a [u8]) -> Self {
         Self {
             bytes: bytes.iter(),
@@ -25,7 +25,7 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// Returns a number below the limit.
+    /// Chooses a number below the limit.
     pub fn below(&mut self, limit: usize) -> usize {
         if let Some(&byte) = self.bytes.next() {
             let more = if limit > 256 { self.bytes.next() } else { None };
@@ -43,7 +43,7 @@ impl<'a> Choices<'a> {
         self.below(times) == times - 1
     }
 
-    /// Returns one of the values.
+    /// Chooses one of the values.
     pub fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())]
     }

@@ -14,7 +14,7 @@ use crate::abi::{EnvoyBuffer, EnvoyHeader, FilterConfigPtr};
 use crate::config_hooks::*;
 use crate::hooks::*;
 
-/// A filter's configuration. It is destroyed with the last stream that uses it,
+/// A simulated filter's configuration. It is destroyed with the last stream that uses it,
 /// on that stream's thread, or by the main thread.
 pub struct SimulatedFilter {
     main: ThreadId,
@@ -40,10 +40,10 @@ struct FilterCallout {
     left: Option<Vec<Vec<u8>>>,
 }
 
-/// A route's configuration.
+/// A simulated route's configuration.
 pub struct Route(usize);
 
-/// The main thread, and the configurations of new streams.
+/// Envoy's simulated main thread, with the configurations of new streams.
 pub struct MainThread {
     place: String,
     routes: Vec<Arc<Route>>,

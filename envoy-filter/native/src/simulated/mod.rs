@@ -28,8 +28,8 @@ pub use self::callbacks::simulated_callback;
 /// Pause while only other threads can cause an event.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// Simulates streams on one worker and a main thread that alternates with it.
-/// `bytes` decide the order of the events.
+/// Simulates streams on one worker and a main thread that alternates with it. `bytes` decide the
+/// order of the events.
 pub fn streams(bytes: &[u8]) {
     round(&mut Choices::from_bytes(bytes));
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::choices::Choices;
 use super::stream_state::{field, fields, Fields};
 
-/// A client's request.
+/// A request of a simulated client, which identifies its only right response.
 pub enum ClientRequest {
     Call { number: usize, id: usize },
     Batch(Vec<usize>),
@@ -15,7 +15,7 @@ pub enum ClientRequest {
     Purge(String),
 }
 
-/// A response of the node.
+/// A response of the simulated node: its headers and its body.
 pub struct NodeResponse {
     fields: Fields,
     pub body: Vec<u8>,
@@ -121,7 +121,7 @@ fn same(body: &[u8], expected: &[u8]) {
     assert!(body == expected, "another body, or a part of it");
 }
 
-/// Returns the node's response to a request.
+/// Returns the simulated node's response to a request.
 pub fn answer(head: &Fields, body: &[u8]) -> NodeResponse {
     let path = field(head, ":path").unwrap_or_default();
     let path = String::from_utf8_lossy(path);

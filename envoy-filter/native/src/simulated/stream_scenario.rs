@@ -13,7 +13,7 @@ use super::stream;
 use super::stream_state::{drained, field, fields, is_over, shared, world, Events, StreamState};
 use crate::abi::FilterPtr;
 
-/// The remaining events of a stream.
+/// The remaining events of a simulated stream, from its client and its node.
 pub struct StreamScenario {
     stream: FilterPtr,
     question: ClientRequest,

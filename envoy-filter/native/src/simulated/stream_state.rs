@@ -8,7 +8,7 @@ use crate::abi::{BodyType, EnvoyBuffer, FilterPtr, HeaderType, ModuleBuffer};
 
 pub type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Events that a stream or a configuration is to receive.
+/// The queue of events that schedulers send to a stream or a configuration.
 pub type Events = Arc<Mutex<Vec<u64>>>;
 
 #[derive(Default)]

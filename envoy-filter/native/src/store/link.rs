@@ -59,7 +59,7 @@ pub fn start(path: &str) -> Result<Arc<Link>, std::io::Error> {
     Ok(link)
 }
 
-/// Wakes the thread of the link.
+/// The waker of the link's thread: an eventfd on which the thread polls.
 #[derive(Debug)]
 struct LinkWaker(OwnedFd);
 

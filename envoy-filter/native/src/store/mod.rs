@@ -38,12 +38,12 @@ struct State {
     users: usize,
 }
 
-/// Use of the owner in this process, which runs as long as there is one.
+/// A filter's claim to the owner in this process, which runs as long as there is one.
 #[derive(Debug)]
 pub struct OwnerGuard(ThreadId);
 
-/// Lifetime of a filter or a route. One that is read later has a greater
-/// number.
+/// The lifetime of one configuration of a filter or a route, as a number that grows with each one.
+/// Its drop ends the claims to head sources that it has part in.
 #[derive(Debug)]
 pub struct ConfigLifetime(u64);
 
@@ -57,7 +57,7 @@ struct HeadSourceClaim {
     follows: HeadSourceList,
 }
 
-/// Settings that the owner in this process is to have.
+/// The settings that the owner in this process is to have: its store, head sources and limits.
 #[derive(Clone, Debug)]
 struct DesiredOwner {
     store: StoreSettings,

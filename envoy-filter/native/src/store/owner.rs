@@ -43,7 +43,7 @@ pub fn start(library: Library) -> Result<(), std::io::Error> {
     Ok(())
 }
 
-/// Sets the settings of the owner.
+/// Sets the settings of the owner, which its thread applies soon.
 pub fn change(wanted: DesiredOwner) {
     *locked(&WANTED) = Some(wanted);
     IS_CHANGED.notify_one();
@@ -117,7 +117,7 @@ extern "C" fn process_ends() {
     let _ = std::panic::catch_unwind(|| end(true, || false));
 }
 
-/// Ends the owner. `is_over`: the process ends as well.
+/// Ends the owner, unless a filter uses it. `is_over`: the process ends as well.
 fn end(is_over: bool, is_used: impl FnOnce() -> bool) {
     let Some(library) = LIBRARY.get() else {
         return;

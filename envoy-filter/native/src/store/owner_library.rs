@@ -41,7 +41,7 @@ pub struct Config {
 /// C types `sszip_owner_level` and `sszip_owner_log`.
 type OwnerLog = Option<unsafe extern "C" fn(level: u32, line: *const c_char)>;
 
-/// Settings of an owner.
+/// The settings with which the library starts an owner.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub struct Settings {
     /// Path of the socket on which the owner listens.
@@ -58,7 +58,7 @@ pub struct Settings {
     pub heads: String,
 }
 
-/// Functions of the library, which stays loaded until the process ends.
+/// The functions of the loaded library, which stays loaded until the process ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Library {
     run: unsafe extern "C" fn(*const Config, bool, OwnerLog, *mut bool) -> u64,
@@ -66,7 +66,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// Loads the library.
+    /// Loads the library from the folder of this module, and checks its ABI version.
     ///
     /// # Errors
     /// The library does not exist, or is from another build.

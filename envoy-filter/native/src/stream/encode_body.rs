@@ -13,7 +13,7 @@ use crate::envoy::Stream;
 const SENT_AT_ONCE: usize = 16 << 10;
 
 impl Exchange {
-    /// Compresses the pieces of a hook.
+    /// Compresses the pieces that the present hook received, and sends the output.
     pub(super) fn send(&mut self, stream: Stream, is_last: bool) -> StreamAction {
         let pieces = stream.pieces(BodyType::ReceivedResponse);
         if let Some(driver) = &mut self.driver {

@@ -50,7 +50,7 @@ pub enum StreamAction {
     Reset(&'static str),
 }
 
-/// Result of an action.
+/// The result of an action, which determines the status that the hook returns.
 pub enum Outcome {
     /// The stream continues.
     Continue,
@@ -63,7 +63,7 @@ pub enum Outcome {
     Ended(Option<BackpressuredResponse>),
 }
 
-/// State of a stream.
+/// The state of a stream between two hooks: forwarding, waiting, buffering, sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The exchange takes no part in the stream.
@@ -104,7 +104,7 @@ const CAUGHT_UP: u64 = 1 << 58;
 /// Event that completes a response whose trailers arrived.
 const TRAILERS: u64 = 1 << 60;
 
-/// The exchange of a stream.
+/// The exchange of one stream: its driver, its state and the parts of it that wait.
 pub struct Exchange {
     state: State,
     driver: Option<Driver>,

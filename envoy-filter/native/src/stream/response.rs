@@ -284,7 +284,7 @@ impl Exchange {
     }
 }
 
-/// Reads a response head for the driver.
+/// Converts Envoy's response head to the core's, for the driver.
 pub fn read(
     head: &Head,
     delimited: bool,

@@ -10,7 +10,7 @@ use crate::thread_pool;
 /// Maximum size of a piece for Envoy, in bytes. Shorter pieces are joined.
 const AT_ONCE: usize = 64 << 10;
 
-/// The rest of a response.
+/// The unsent rest of a response of the filter, whose client reads slowly.
 pub struct BackpressuredResponse {
     /// Driver of the response; `None` only after a drop.
     driver: Option<Box<Driver>>,

@@ -7,7 +7,7 @@ use crate::abi;
 /// none takes much more memory than its bytes.
 const JOINED: usize = 16 << 10;
 
-/// Pieces in the order of their arrival. One growing buffer would be copied,
+/// The pieces of a request body in the order of their arrival. One growing buffer would be copied,
 /// and leave a hole in the sandbox's memory, each time it grows.
 #[derive(Debug, Default)]
 pub struct BodyPieces {
@@ -16,7 +16,7 @@ pub struct BodyPieces {
 }
 
 impl BodyPieces {
-    /// Number of bytes of all pieces.
+    /// Returns the number of bytes of all pieces.
     pub fn length(&self) -> usize {
         self.length
     }

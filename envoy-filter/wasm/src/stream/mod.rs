@@ -20,7 +20,7 @@ use crate::abi::{self, Head, Side};
 use crate::root::FilterRoot;
 use crate::timers::TimerKind;
 
-/// Action that a call of the proxy leads to.
+/// The action that a call of the proxy for a stream leads to.
 pub enum StreamAction {
     /// Continue the stream.
     Continue,
@@ -34,7 +34,7 @@ pub enum StreamAction {
     Reset,
 }
 
-/// State of a stream.
+/// The state of a stream between two calls of the proxy: forwarding, waiting, buffering, sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The exchange takes no part in the stream.
@@ -57,14 +57,15 @@ enum State {
     Streaming,
 }
 
-/// A stream context as the SDK calls it.
+/// The stream context that the proxy-wasm SDK owns and calls; it passes the calls to an
+/// [`Exchange`].
 pub struct Handle {
     pub id: u32,
     pub root: Rc<FilterRoot>,
     exchange: Rc<RefCell<Exchange>>,
 }
 
-/// The exchange of a stream.
+/// The exchange of one stream: its driver, its state and its deadlines.
 #[derive(Debug)]
 pub struct Exchange {
     id: u32,

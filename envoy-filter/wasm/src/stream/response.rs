@@ -301,7 +301,7 @@ fn whole(length: usize) -> Option<Vec<u8>> {
     abi::buffer(RESPONSE, length).filter(|piece| piece.len() == length)
 }
 
-/// Reads a response head for the driver.
+/// Converts the proxy's response head to the core's, for the driver.
 pub fn read(
     head: &Head,
     delimited: bool,
