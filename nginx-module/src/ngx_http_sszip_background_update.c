@@ -22,9 +22,10 @@ static ngx_int_t ngx_http_sszip_update_input_filter_init(void *data);
 
 
 /*
- * Called before the response is sent, since the request may be gone after
- * that.  If the subrequest cannot be created, the next request for the key
- * tries again.
+ * Starts the background update of a stale response, if the core requests
+ * one.  Called before the response is sent, since the request may be gone
+ * after that.  If the subrequest cannot be created, the next request for the
+ * key tries again.
  */
 
 void
@@ -63,7 +64,10 @@ ngx_http_sszip_update(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
-/* NULL: no subrequest was created, and the context is detached */
+/*
+ * Creates a subrequest without output whose exchange is the context's.  NULL:
+ * no subrequest was created, and the context is detached.
+ */
 
 ngx_http_request_t *
 ngx_http_sszip_background(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
@@ -101,6 +105,7 @@ ngx_http_sszip_background(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 
 /*
+ * Stores the response of a background update when its subrequest ends.
  * Called with each attempt to finalize the subrequest.  A status only starts
  * an error page, and some errors would abort the client's response.  An
  * upstream that fails after the head ends its subrequest like one that
@@ -151,7 +156,10 @@ ngx_http_sszip_update_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 }
 
 
-/* called after the core has evaluated the response head */
+/*
+ * Detaches a background update from the client's connection.  Called after
+ * the core has evaluated the response head.
+ */
 
 void
 ngx_http_sszip_update_start(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
@@ -185,10 +193,12 @@ ngx_http_sszip_update_start(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 
 /*
- * The upstream module sends bytes as the client's connection allows, and runs
- * the timer of that connection, which belongs to the main request.  It is
- * replaced by a connection without a client that is always writable, as soon
- * as the upstream module has created its pipe, in u->input_filter_init().
+ * Replaces the connection to which the response of a background update is
+ * written.  The upstream module sends bytes as the client's connection
+ * allows, and runs the timer of that connection, which belongs to the main
+ * request.  It is replaced by a connection without a client that is always
+ * writable, as soon as the upstream module has created its pipe, in
+ * u->input_filter_init().
  */
 
 static ngx_int_t
@@ -226,6 +236,11 @@ ngx_http_sszip_update_detach(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
+/*
+ * Lets the pipe of a background update write to the connection without a
+ * client.
+ */
+
 static ngx_int_t
 ngx_http_sszip_update_input_filter_init(void *data)
 {
@@ -240,6 +255,8 @@ ngx_http_sszip_update_input_filter_init(void *data)
     return ctx->input_filter_init(data);
 }
 
+
+/* feeds the body of a background update to the core, and drops it */
 
 void
 ngx_http_sszip_update_body(ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in)
@@ -266,7 +283,10 @@ ngx_http_sszip_update_body(ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in)
 }
 
 
-/* NULL: the request is no background request */
+/*
+ * Returns the context of a background request.  NULL: the request is no
+ * background request.
+ */
 
 ngx_http_sszip_ctx_t *
 ngx_http_sszip_update_ctx(ngx_http_request_t *r)

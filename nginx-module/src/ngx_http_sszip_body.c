@@ -8,8 +8,8 @@
 
 
 /*
- * the bytes live as long as the exchange: until the request's pool is
- * destroyed
+ * Wraps a piece of an exchange's body in a chain link.  The bytes live as
+ * long as the exchange: until the request's pool is destroyed.
  */
 
 ngx_chain_t *
@@ -40,7 +40,7 @@ ngx_http_sszip_chain(ngx_http_request_t *r, sszip_str piece)
 }
 
 
-/* an empty buffer with the flag "flush" or "last_buf" */
+/* creates a chain of one empty buffer with the flag "flush" or "last_buf" */
 
 ngx_chain_t *
 ngx_http_sszip_empty_buf(ngx_http_request_t *r, ngx_uint_t last)
@@ -60,6 +60,10 @@ ngx_http_sszip_empty_buf(ngx_http_request_t *r, ngx_uint_t last)
     return cl;
 }
 
+
+/*
+ * Returns the body of an exchange as a chain, followed by the rest of a body.
+ */
 
 ngx_int_t
 ngx_http_sszip_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
@@ -102,6 +106,11 @@ ngx_http_sszip_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 }
 
 
+/*
+ * Passes the pieces of a chain to the exchange; returns whether the last
+ * buffer is among them.
+ */
+
 ngx_uint_t
 ngx_http_sszip_feed_pieces(ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in)
 {
@@ -127,6 +136,8 @@ ngx_http_sszip_feed_pieces(ngx_http_sszip_ctx_t *ctx, ngx_chain_t *in)
 }
 
 
+/* marks all buffers of a chain as consumed */
+
 void
 ngx_http_sszip_drop_body(ngx_chain_t *in)
 {
@@ -139,9 +150,10 @@ ngx_http_sszip_drop_body(ngx_chain_t *in)
 
 
 /*
- * A client that disconnects must not affect coalesced requests: a response
- * that is cached is fetched to its end, as far as the upstream module can
- * continue without a connection to write to.
+ * Sends a body unchanged, and consumes it for the cache if the client is
+ * gone.  A client that disconnects must not affect coalesced requests: a
+ * response that is cached is fetched to its end, as far as the upstream
+ * module can continue without a connection to write to.
  */
 
 ngx_int_t
@@ -205,6 +217,8 @@ ngx_http_sszip_pass_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     return NGX_OK;
 }
 
+
+/* creates a connection without a client or socket that is always writable */
 
 ngx_connection_t *
 ngx_http_sszip_null_connection(ngx_http_request_t *r)

@@ -32,6 +32,11 @@ static ngx_uint_t ngx_http_sszip_upstream_failed(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx);
 
 
+/*
+ * Buffers the pieces of a body whose head is withheld, until the core has
+ * decided on the response.
+ */
+
 ngx_int_t
 ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_chain_t *in)
@@ -101,9 +106,10 @@ ngx_http_sszip_collect(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 
 /*
- * The upstream truncated its response.  The upstream module finalizes the
- * request with the result of its flush, so that a response can still be sent:
- * to a split batch, or a stale one.
+ * Ends the body of a truncated response.  The upstream truncated its
+ * response.  The upstream module finalizes the request with the result of its
+ * flush, so that a response can still be sent: to a split batch, or a stale
+ * one.
  */
 
 static ngx_int_t
@@ -124,6 +130,7 @@ ngx_http_sszip_end_early(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 
 /*
+ * Lets other connections be served while the upstream sends a buffered body.
  * A buffered body is always consumed, so that the upstream module would read
  * as long as the upstream sends, and no other connection would be served.
  */
@@ -161,8 +168,9 @@ ngx_http_sszip_yield_read(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 
 /*
- * There is no response to send, and the upstream module ignores a status in
- * the middle of a body: it receives one at the end.
+ * Consumes the pieces of a body that is not sent.  There is no response to
+ * send, and the upstream module ignores a status in the middle of a body: it
+ * receives one at the end.
  */
 
 ngx_int_t
@@ -340,6 +348,11 @@ ngx_http_sszip_start_stream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 }
 
 
+/*
+ * Passes the pieces of a body to the encoder of a streaming response, and
+ * sends the output.
+ */
+
 ngx_int_t
 ngx_http_sszip_stream_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_chain_t *in)
@@ -442,6 +455,8 @@ ngx_http_sszip_set_timer(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     }
 }
 
+
+/* sends the withheld head, or the encoder's output, when the timer expires */
 
 static void
 ngx_http_sszip_timeout(ngx_event_t *ev)

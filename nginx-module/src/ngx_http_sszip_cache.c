@@ -30,6 +30,11 @@ static ngx_int_t ngx_http_sszip_wait(ngx_http_request_t *r,
 static void ngx_http_sszip_wake_handler(ngx_event_t *ev);
 
 
+/*
+ * Reads and looks up a request in the precontent phase, before its location's
+ * handler runs.
+ */
+
 ngx_int_t
 ngx_http_sszip_cache_handler(ngx_http_request_t *r)
 {
@@ -91,6 +96,8 @@ ngx_http_sszip_cache_handler(ngx_http_request_t *r)
 }
 
 
+/* continues the phases of a request whose body has been read */
+
 static void
 ngx_http_sszip_body_handler(ngx_http_request_t *r)
 {
@@ -100,6 +107,8 @@ ngx_http_sszip_body_handler(ngx_http_request_t *r)
     ngx_http_core_run_phases(r);
 }
 
+
+/* passes a request with its body to the core's lookup */
 
 static ngx_int_t
 ngx_http_sszip_lookup(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
@@ -173,7 +182,9 @@ ngx_http_sszip_lookup(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
-/* evaluates a value; an empty value has data, an absent one has none */
+/*
+ * Evaluates a complex value; an empty value has data, an absent one has none.
+ */
 
 ngx_int_t
 ngx_http_sszip_value(ngx_http_request_t *r, ngx_http_complex_value_t *cv,
@@ -197,6 +208,11 @@ ngx_http_sszip_value(ngx_http_request_t *r, ngx_http_complex_value_t *cv,
     return NGX_OK;
 }
 
+
+/*
+ * Performs the core's action after a lookup: forward, respond, rewrite or
+ * wait.
+ */
 
 ngx_int_t
 ngx_http_sszip_lookup_done(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
@@ -244,8 +260,10 @@ ngx_http_sszip_lookup_done(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 
 /*
- * Returns NGX_DECLINED if the body is not in memory, or cannot be read from
- * its file; its prefix may be in memory.  The caller frees the copy.
+ * Returns the body of a request as one piece, with a copy if it is in several
+ * buffers or in a file.  Returns NGX_DECLINED if the body is not in memory,
+ * or cannot be read from its file; its prefix may be in memory.  The caller
+ * frees the copy.
  */
 
 static ngx_int_t
@@ -298,6 +316,8 @@ ngx_http_sszip_request_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 }
 
 
+/* returns the number of bytes in a chain */
+
 size_t
 ngx_http_sszip_chain_size(ngx_chain_t *cl)
 {
@@ -342,6 +362,11 @@ ngx_http_sszip_copy_chain(ngx_chain_t *cl, u_char *p)
 }
 
 
+/*
+ * Returns the first bytes of a body that is not in memory, always with
+ * NGX_DECLINED.
+ */
+
 static ngx_int_t
 ngx_http_sszip_body_prefix(ngx_http_request_t *r, sszip_str *body)
 {
@@ -374,6 +399,11 @@ ngx_http_sszip_body_prefix(ngx_http_request_t *r, sszip_str *body)
     return NGX_DECLINED;
 }
 
+
+/*
+ * Sends the response of the exchange, a stored one for example, in place of
+ * the upstream's.
+ */
 
 static ngx_int_t
 ngx_http_sszip_respond(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
@@ -426,7 +456,10 @@ ngx_http_sszip_respond(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
-/* continues after a thread has decoded the stored response, or failed to */
+/*
+ * Continues a hit after a thread has decoded the stored response, or failed
+ * to.
+ */
 
 static void
 ngx_http_sszip_decode_done(ngx_http_request_t *r)
@@ -458,8 +491,8 @@ ngx_http_sszip_decode_done(ngx_http_request_t *r)
 
 
 /*
- * sets the upstream request's body, which a window shows to the upstream
- * module
+ * Sets the upstream request's body, which a window shows to the upstream
+ * module.
  */
 
 ngx_int_t
@@ -500,6 +533,8 @@ ngx_http_sszip_rewrite_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
+/* sets the target of the upstream request, if the core has changed it */
+
 static ngx_int_t
 ngx_http_sszip_rewrite_target(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
@@ -534,6 +569,10 @@ ngx_http_sszip_rewrite_target(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
+/*
+ * Suspends a request until the core wakes it, or until the lookup's timeout.
+ */
+
 static ngx_int_t
 ngx_http_sszip_wait(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
@@ -558,6 +597,8 @@ ngx_http_sszip_wait(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     return NGX_DONE;
 }
 
+
+/* continues a request that was woken, or whose lookup has timed out */
 
 static void
 ngx_http_sszip_wake_handler(ngx_event_t *ev)
@@ -602,7 +643,7 @@ ngx_http_sszip_wake_handler(ngx_event_t *ev)
 }
 
 
-/* stores a response that was sent */
+/* stores the response of an exchange that was sent */
 
 void
 ngx_http_sszip_store(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)

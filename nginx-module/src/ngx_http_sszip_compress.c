@@ -28,6 +28,11 @@ static ngx_table_elt_t                   ngx_http_sszip_content_encoding;
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 
 
+/*
+ * Marks a response that sszip will compress as encoded, so that other
+ * compressing filters skip it.
+ */
+
 static ngx_int_t
 ngx_http_sszip_compress_header_filter(ngx_http_request_t *r)
 {
@@ -54,6 +59,8 @@ ngx_http_sszip_compress_header_filter(ngx_http_request_t *r)
 }
 
 
+/* removes the mark of a response that sszip will compress */
+
 void
 ngx_http_sszip_allow_encoding(ngx_http_request_t *r)
 {
@@ -62,6 +69,8 @@ ngx_http_sszip_allow_encoding(ngx_http_request_t *r)
     }
 }
 
+
+/* registers the header filter, and defines the header that marks responses */
 
 static ngx_int_t
 ngx_http_sszip_compress_filter_init(ngx_conf_t *cf)

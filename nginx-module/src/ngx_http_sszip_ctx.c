@@ -14,6 +14,11 @@ static void ngx_http_sszip_stop_events(ngx_http_sszip_ctx_t *ctx);
 static sszip_str ngx_http_sszip_request_target(ngx_http_request_t *r);
 
 
+/*
+ * Returns the context of a request, and creates it with its exchange if there
+ * is none.
+ */
+
 ngx_http_sszip_ctx_t *
 ngx_http_sszip_get_ctx(ngx_http_request_t *r)
 {
@@ -73,6 +78,10 @@ ngx_http_sszip_get_ctx(ngx_http_request_t *r)
 }
 
 
+/*
+ * Creates the context of an exchange, which is freed with the request's pool.
+ */
+
 ngx_http_sszip_ctx_t *
 ngx_http_sszip_create_ctx(ngx_http_request_t *r, sszip_exchange *exchange)
 {
@@ -100,8 +109,9 @@ ngx_http_sszip_create_ctx(ngx_http_request_t *r, sszip_exchange *exchange)
 
 
 /*
- * The target that selects the response: the client's or, after a rewrite or
- * an internal redirect, the resulting one.
+ * Returns the request's target as the core reads it.  The target that selects
+ * the response: the client's or, after a rewrite or an internal redirect, the
+ * resulting one.
  */
 
 static sszip_str
@@ -141,9 +151,10 @@ ngx_http_sszip_request_target(ngx_http_request_t *r)
 
 
 /*
- * Results of an exchange are still in use: in heads, in variables and in
- * buffers that are being sent.  It is freed with the request's pool; a thread
- * that runs a job of it ends before that.
+ * Detaches the context from its request, which continues without it.  Results
+ * of an exchange are still in use: in heads, in variables and in buffers that
+ * are being sent.  It is freed with the request's pool; a thread that runs a
+ * job of it ends before that.
  */
 
 void
@@ -156,6 +167,8 @@ ngx_http_sszip_detach(ngx_http_sszip_ctx_t *ctx)
     ngx_http_sszip_wake();
 }
 
+
+/* counts and frees the exchange of a context; a job frees a long response */
 
 void
 ngx_http_sszip_free_exchange(void *data)
@@ -178,6 +191,8 @@ ngx_http_sszip_free_exchange(void *data)
     ngx_http_sszip_wake();
 }
 
+
+/* deletes the timers and the posted wakeup of a context */
 
 static void
 ngx_http_sszip_stop_events(ngx_http_sszip_ctx_t *ctx)

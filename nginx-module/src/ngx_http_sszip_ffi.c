@@ -29,12 +29,16 @@ static int ngx_http_sszip_ffi_result(sszip_status status, sszip_str *out);
 static int ngx_http_sszip_ffi_error(sszip_str *out, const char *text);
 
 
+/* returns the version of the functions for Lua */
+
 int
 ngx_http_sszip_ffi_abi(void)
 {
     return NGX_HTTP_SSZIP_FFI_ABI;
 }
 
+
+/* frees the results of the last call */
 
 void
 ngx_http_sszip_ffi_free(void)
@@ -73,6 +77,8 @@ ngx_http_sszip_ffi_variable(ngx_http_request_t *r, const u_char *name,
                out);
 }
 
+
+/* sets the conditions under which the present request bypasses the cache */
 
 int
 ngx_http_sszip_ffi_bypass(ngx_http_request_t *r, unsigned int bypass,
@@ -334,6 +340,8 @@ ngx_http_sszip_ffi_stats(const sszip_metric **figures, size_t *n,
 }
 
 
+/* converts a status of the core to the return code of a function for Lua */
+
 static int
 ngx_http_sszip_ffi_result(sszip_status status, sszip_str *out)
 {
@@ -350,6 +358,8 @@ ngx_http_sszip_ffi_result(sszip_status status, sszip_str *out)
     }
 }
 
+
+/* returns NGX_ERROR with a text */
 
 static int
 ngx_http_sszip_ffi_error(sszip_str *out, const char *text)

@@ -20,6 +20,8 @@ static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
 
 
+/* registers the header filter and the body filter */
+
 void
 ngx_http_sszip_filter_init(void)
 {
@@ -30,6 +32,11 @@ ngx_http_sszip_filter_init(void)
     ngx_http_top_body_filter = ngx_http_sszip_body_filter;
 }
 
+
+/*
+ * Passes a response head to the core, and withholds or sends it as the core
+ * decides.
+ */
 
 static ngx_int_t
 ngx_http_sszip_header_filter(ngx_http_request_t *r)
@@ -108,7 +115,10 @@ ngx_http_sszip_header_filter(ngx_http_request_t *r)
 }
 
 
-/* a filter that changes bodies clears the length, or needs them in memory */
+/*
+ * Detects another filter that changes bodies: it clears the length, or needs
+ * the bodies in memory.
+ */
 
 static void
 ngx_http_sszip_detect_body_filters(ngx_http_request_t *r,
@@ -145,6 +155,11 @@ ngx_http_sszip_detect_body_filters(ngx_http_request_t *r,
 }
 
 
+/*
+ * Logs the first detection of another filter that changes bodies in a
+ * location.
+ */
+
 void
 ngx_http_sszip_log_body_filters(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx)
@@ -165,9 +180,10 @@ ngx_http_sszip_log_body_filters(ngx_http_request_t *r,
 
 
 /*
- * Other filters allocate their contexts when they see the head.  A filter
- * that failed to may crash on the body, and the sender of the body may not
- * know that the head failed, since it was withheld.
+ * Sends a head to the next filter, and records whether that failed.  Other
+ * filters allocate their contexts when they see the head.  A filter that
+ * failed to may crash on the body, and the sender of the body may not know
+ * that the head failed, since it was withheld.
  */
 
 ngx_int_t
@@ -183,6 +199,8 @@ ngx_http_sszip_send_head(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
+/* sends a body to the next filter, unless its head failed */
+
 ngx_int_t
 ngx_http_sszip_send_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_chain_t *in)
@@ -192,9 +210,10 @@ ngx_http_sszip_send_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 
 /*
- * A client may be gone before the head is sent, for example after a reset of
- * HTTP/2. A response that is cached is fetched nevertheless, and its first
- * piece detects that the client is gone.
+ * Sends the head of a response that is not changed.  A client may be gone
+ * before the head is sent, for example after a reset of HTTP/2.  A response
+ * that is cached is fetched nevertheless, and its first piece detects that
+ * the client is gone.
  */
 
 ngx_int_t
@@ -220,6 +239,11 @@ ngx_http_sszip_pass_head(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     return rc;
 }
 
+
+/*
+ * Buffers, compresses or passes a piece of a response body, as the core
+ * decided at the head.
+ */
 
 static ngx_int_t
 ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
@@ -272,7 +296,7 @@ ngx_http_sszip_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 }
 
 
-/* feeds a response to the cache while it is sent */
+/* feeds the pieces of a response to the cache while it is sent */
 
 static ngx_int_t
 ngx_http_sszip_copy_to_cache(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,

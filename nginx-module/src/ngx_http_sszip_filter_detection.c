@@ -17,9 +17,10 @@ static void ngx_http_sszip_finalize_upstream(ngx_http_request_t *r,
 
 
 /*
- * An upstream that fails after its head was sent sends an empty flush,
- * without another sign of the failure.  So the status it is finalized with is
- * recorded just before that flush.
+ * Wraps the upstream module's callbacks for the end and the redirects of an
+ * upstream request.  An upstream that fails after its head was sent sends an
+ * empty flush, without another sign of the failure.  So the status it is
+ * finalized with is recorded just before that flush.
  */
 
 void
@@ -47,6 +48,7 @@ ngx_http_sszip_hook_finalize(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 
 /*
+ * Rewrites a header by proxy_redirect without a change of the stored value.
  * proxy_redirect overwrites a header of the upstream response, which is to be
  * stored, and may do so differently for the next client.
  */
@@ -82,6 +84,11 @@ ngx_http_sszip_rewrite_redirect(ngx_http_request_t *r, ngx_table_elt_t *h,
     return rc;
 }
 
+
+/*
+ * Reports the failure of an upstream to the core before the upstream module
+ * ends the request.
+ */
 
 static void
 ngx_http_sszip_finalize_upstream(ngx_http_request_t *r, ngx_int_t rc)
@@ -121,11 +128,11 @@ ngx_http_sszip_finalize_upstream(ngx_http_request_t *r, ngx_int_t rc)
 
 
 /*
- * The upstream module sets statuses of its own when it cannot get a response,
- * without a reason.  A status is the node's if the module has read it from
- * the node for this request and has not failed since.  A 502 of its own means
- * an invalid head if there is one and the connection neither ended nor
- * failed.
+ * Returns the kind of an upstream's failure.  The upstream module sets
+ * statuses of its own when it cannot get a response, without a reason.  A
+ * status is the node's if the module has read it from the node for this
+ * request and has not failed since.  A 502 of its own means an invalid head
+ * if there is one and the connection neither ended nor failed.
  */
 
 sszip_failure

@@ -92,6 +92,8 @@ ngx_http_sszip_read_headers(ngx_http_request_t *r, ngx_list_t *list,
 }
 
 
+/* applies the core's head edits to the response head */
+
 ngx_int_t
 ngx_http_sszip_edit_head_out(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
@@ -121,6 +123,8 @@ ngx_http_sszip_edit_head_out(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
+/* sets the status of the response head, if the core has changed it */
+
 static void
 ngx_http_sszip_set_status(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
@@ -136,9 +140,10 @@ ngx_http_sszip_set_status(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 
 /*
- * Sets all headers except the content coding and the length: filters that
- * change bodies test them, and would expect another body.  The length is the
- * body's own until then, so that a change of it reveals such a filter.
+ * Sets the headers of a stored response except the content coding and the
+ * length: filters that change bodies test them, and would expect another
+ * body.  The length is the body's own until then, so that a change of it
+ * reveals such a filter.
  */
 
 ngx_int_t
@@ -181,6 +186,11 @@ ngx_http_sszip_set_stored_head(ngx_http_request_t *r,
     return NGX_OK;
 }
 
+
+/*
+ * Sets the content coding and the length of a hit after the other header
+ * filters have run.
+ */
 
 ngx_int_t
 ngx_http_sszip_filtered_hit_head(ngx_http_request_t *r,
@@ -227,7 +237,7 @@ ngx_http_sszip_filtered_hit_head(ngx_http_request_t *r,
 }
 
 
-/* whether there is at most one Vary line, which is sszip's */
+/* whether the response head has at most one Vary line, which is sszip's */
 
 static ngx_uint_t
 ngx_http_sszip_has_single_vary(ngx_http_request_t *r)
@@ -257,7 +267,10 @@ ngx_http_sszip_has_single_vary(ngx_http_request_t *r)
 }
 
 
-/* separates the charset from the type, as upstream modules do */
+/*
+ * Sets the content type, and separates the charset from it as upstream
+ * modules do.
+ */
 
 static void
 ngx_http_sszip_set_content_type(ngx_http_request_t *r, ngx_str_t *value)
@@ -301,6 +314,8 @@ ngx_http_sszip_set_content_type(ngx_http_request_t *r, ngx_str_t *value)
 }
 
 
+/* sets the Cache-Control line of the response head, or removes all of them */
+
 static ngx_int_t
 ngx_http_sszip_set_cache_control(ngx_http_request_t *r,
     ngx_table_elt_t *header)
@@ -340,7 +355,10 @@ ngx_http_sszip_set_cache_control(ngx_http_request_t *r,
 }
 
 
-/* the strings of an exchange live as long as the request's pool */
+/*
+ * Applies one head edit to the response head; its strings live as long as the
+ * request's pool.
+ */
 
 static ngx_int_t
 ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_head_edit *edit)
@@ -419,7 +437,7 @@ ngx_http_sszip_set_head_out(ngx_http_request_t *r, const sszip_head_edit *edit)
 }
 
 
-/* passes the response head to the core */
+/* passes the response head to the core, and records the core's action */
 
 ngx_int_t
 ngx_http_sszip_response_head(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
@@ -497,6 +515,7 @@ ngx_http_sszip_response_head(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
 
 /*
+ * Sets the sizes of the buffers into which the upstream module reads a body.
  * The upstream module allocates the buffers for the body after the head.  For
  * a long buffered body they have the core's preferred size, within the memory
  * that the configuration allows, or three buffers.  A buffer is sent if it is
@@ -537,7 +556,10 @@ ngx_http_sszip_set_read_size(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
-/* fills a head from the one to be sent or, with u, from the upstream's */
+/*
+ * Fills a head for the core from the one to be sent or, with u, from the
+ * upstream's.
+ */
 
 void
 ngx_http_sszip_head(ngx_http_request_t *r, sszip_response_head *head,
@@ -571,6 +593,11 @@ ngx_http_sszip_head(ngx_http_request_t *r, sszip_response_head *head,
     }
 }
 
+
+/*
+ * Whether the response comes from the upstream, and not from proxy_cache or
+ * another handler.
+ */
 
 static ngx_uint_t
 ngx_http_sszip_is_from_upstream(ngx_http_request_t *r)

@@ -44,7 +44,7 @@ static ngx_event_t        ngx_http_sszip_link_posted;
 static ngx_err_t          ngx_http_sszip_link_err;
 
 
-/* starts the link in a process that serves */
+/* starts the link to the owner in a process that serves */
 
 void
 ngx_http_sszip_link_start(ngx_addr_t *owner)
@@ -70,8 +70,9 @@ ngx_http_sszip_link_start(ngx_addr_t *owner)
 
 
 /*
- * Resumes the requests whose wait is over.  Requests to the owner are sent
- * after all present events: together they cost little more than one.
+ * Posts the event that runs the link and wakes requests.  Resumes the
+ * requests whose wait is over.  Requests to the owner are sent after all
+ * present events: together they cost little more than one.
  */
 
 void
@@ -84,6 +85,11 @@ ngx_http_sszip_wake(void)
     ngx_http_sszip_link_wake_waiters();
 }
 
+
+/*
+ * Writes the core's log lines, updates the gauges, and posts the wakeups of
+ * waiting requests.
+ */
 
 static void
 ngx_http_sszip_link_wake_waiters(void)
@@ -106,6 +112,8 @@ ngx_http_sszip_link_wake_waiters(void)
 }
 
 
+/* initializes a timer that belongs to no connection */
+
 void
 ngx_http_sszip_init_timer(ngx_event_t *ev, ngx_event_handler_pt handler)
 {
@@ -120,8 +128,8 @@ ngx_http_sszip_init_timer(ngx_event_t *ev, ngx_event_handler_pt handler)
 
 
 /*
- * milliseconds of the clock that the owner uses: a purge waits for some of
- * them
+ * Returns the milliseconds of the monotonic clock, which the owner uses too:
+ * a purge waits for some of them.
  */
 
 uint64_t
@@ -134,6 +142,8 @@ ngx_http_sszip_now(void)
     return (uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
+
+/* performs the core's pending actions on the connections to the owner */
 
 static void
 ngx_http_sszip_link_run(ngx_event_t *ev)
@@ -170,6 +180,8 @@ ngx_http_sszip_link_run(ngx_event_t *ev)
     }
 }
 
+
+/* opens the connection of a slot to the owner */
 
 static sszip_connect_result
 ngx_http_sszip_link_connect(ngx_uint_t slot)
@@ -235,6 +247,8 @@ ngx_http_sszip_link_connect(ngx_uint_t slot)
 }
 
 
+/* writes the core's pending bytes to a connection of the link */
+
 static void
 ngx_http_sszip_link_write(ngx_uint_t slot)
 {
@@ -295,6 +309,8 @@ ngx_http_sszip_link_write(ngx_uint_t slot)
 }
 
 
+/* closes the connection of a slot */
+
 static void
 ngx_http_sszip_link_close(ngx_uint_t slot)
 {
@@ -309,6 +325,8 @@ ngx_http_sszip_link_close(ngx_uint_t slot)
 }
 
 
+/* closes the connection of a slot, and reports it to the core */
+
 static void
 ngx_http_sszip_link_closed(ngx_uint_t slot)
 {
@@ -316,6 +334,8 @@ ngx_http_sszip_link_closed(ngx_uint_t slot)
     (void) sszip_link_closed(slot, ngx_http_sszip_now());
 }
 
+
+/* reads from a connection of the link into the core's buffer */
 
 static void
 ngx_http_sszip_link_read_handler(ngx_event_t *rev)
@@ -367,6 +387,8 @@ ngx_http_sszip_link_read_handler(ngx_event_t *rev)
 }
 
 
+/* continues a connection of the link that has become writable */
+
 static void
 ngx_http_sszip_link_write_handler(ngx_event_t *wev)
 {
@@ -380,6 +402,8 @@ ngx_http_sszip_link_write_handler(ngx_event_t *wev)
 }
 
 
+/* runs the core's tick for the link when its timer expires */
+
 static void
 ngx_http_sszip_link_timer_handler(ngx_event_t *ev)
 {
@@ -388,7 +412,7 @@ ngx_http_sszip_link_timer_handler(ngx_event_t *ev)
 }
 
 
-/* calls the core's tick, and schedules the next one */
+/* calls the core's tick for the link, and schedules the next one */
 
 static void
 ngx_http_sszip_link_tick(void)

@@ -162,6 +162,8 @@ ngx_module_t  ngx_http_sszip_module = {
 };
 
 
+/* passes a directive of sszip to the core, which parses its values */
+
 static char *
 ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
@@ -199,6 +201,8 @@ ngx_http_sszip_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
+/* copies an array of strings for the core */
+
 sszip_str *
 ngx_http_sszip_strs(ngx_pool_t *pool, ngx_str_t *strs, size_t n)
 {
@@ -219,8 +223,8 @@ ngx_http_sszip_strs(ngx_pool_t *pool, ngx_str_t *strs, size_t n)
 
 
 /*
- * reports the core's text on a directive or, without one, on the
- * configuration
+ * Reports the core's text on a directive or, without one, on the
+ * configuration.
  */
 
 static char *
@@ -248,6 +252,8 @@ ngx_http_sszip_report_directive(ngx_conf_t *cf, ngx_command_t *cmd,
 
 
 #if (NGX_THREADS)
+
+/* sets the thread pool of a location, or disables it */
 
 static char *
 ngx_http_sszip_thread_pool(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
@@ -317,6 +323,8 @@ ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
 }
 
 
+/* frees the core's validated configuration with the pool of the cycle */
+
 static void
 ngx_http_sszip_free_validated_config(void *data)
 {
@@ -346,6 +354,11 @@ ngx_http_sszip_create_loc_conf(ngx_conf_t *cf)
     return slcf;
 }
 
+
+/*
+ * Merges the settings of a location with those of the enclosing block, and
+ * adds the route to the core.
+ */
 
 static char *
 ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
@@ -488,6 +501,8 @@ ngx_http_sszip_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 }
 
 
+/* wraps the directives of other modules, and adds the variables */
+
 static ngx_int_t
 ngx_http_sszip_preconfiguration(ngx_conf_t *cf)
 {
@@ -496,6 +511,8 @@ ngx_http_sszip_preconfiguration(ngx_conf_t *cf)
     return ngx_http_sszip_add_variables(cf);
 }
 
+
+/* registers the phase handlers and the filters, if a location uses sszip */
 
 static ngx_int_t
 ngx_http_sszip_init(ngx_conf_t *cf)
@@ -566,7 +583,7 @@ ngx_http_sszip_init(ngx_conf_t *cf)
 
 
 /*
- * warns of locations without a namespace or an upstream that identifies them
+ * Warns of locations without a namespace or an upstream that identifies them.
  */
 
 static void
@@ -599,6 +616,8 @@ ngx_http_sszip_check_routes(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
     }
 }
 
+
+/* starts the link, the threads and the metrics of a worker */
 
 static ngx_int_t
 ngx_http_sszip_init_process(ngx_cycle_t *cycle)
@@ -651,6 +670,8 @@ ngx_http_sszip_init_process(ngx_cycle_t *cycle)
     return NGX_OK;
 }
 
+
+/* ends the owner and the metrics of a process */
 
 static void
 ngx_http_sszip_exit_process(ngx_cycle_t *cycle)

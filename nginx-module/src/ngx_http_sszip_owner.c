@@ -56,9 +56,10 @@ static ngx_http_sszip_main_conf_t  *ngx_http_sszip_owner_conf;
 
 
 /*
- * Called after the configuration is read.  nginx creates the store's folder
- * after that, and changes its owner to the workers' user, also with "-t": the
- * core has examined the folder before.
+ * Prepares the owner of a store, if the configuration has a store of its
+ * own.  Called after the configuration is read. nginx creates the store's
+ * folder after that, and changes its owner to the workers' user, also with
+ * "-t": the core has examined the folder before.
  */
 
 ngx_int_t
@@ -112,7 +113,9 @@ ngx_http_sszip_init_owner(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
 }
 
 
-/* the library is installed next to the module */
+/*
+ * Sets the path of the owner library, which is installed next to the module.
+ */
 
 static ngx_int_t
 ngx_http_sszip_owner_lib(ngx_conf_t *cf, ngx_str_t *lib)
@@ -167,7 +170,7 @@ ngx_http_sszip_owner_manager(void *data)
 }
 
 
-/* starts the owner where there is no cache manager */
+/* starts the owner in the worker where there is no cache manager */
 
 void
 ngx_http_sszip_owner_single(ngx_http_sszip_main_conf_t *smcf)
@@ -178,7 +181,10 @@ ngx_http_sszip_owner_single(ngx_http_sszip_main_conf_t *smcf)
 }
 
 
-/* a single process does not wait for the store before it exits */
+/*
+ * Ends the owner when a single process exits, which has no cache manager.  A
+ * single process does not wait for the store before it exits.
+ */
 
 void
 ngx_http_sszip_owner_exit_process(ngx_cycle_t *cycle)
@@ -188,6 +194,8 @@ ngx_http_sszip_owner_exit_process(ngx_cycle_t *cycle)
     }
 }
 
+
+/* starts the timer on which the owner runs */
 
 static void
 ngx_http_sszip_owner_start(ngx_http_sszip_main_conf_t *smcf)
@@ -211,6 +219,8 @@ ngx_http_sszip_owner_start(ngx_http_sszip_main_conf_t *smcf)
 }
 
 
+/* runs the owner, and schedules the next run */
+
 static void
 ngx_http_sszip_owner_timer_handler(ngx_event_t *ev)
 {
@@ -218,7 +228,10 @@ ngx_http_sszip_owner_timer_handler(ngx_event_t *ev)
 }
 
 
-/* returns the milliseconds after which to call again */
+/*
+ * Runs the due work of the owner, and starts it if it is not running.
+ * Returns the milliseconds after which to call again.
+ */
 
 static ngx_msec_t
 ngx_http_sszip_owner_run(ngx_http_sszip_main_conf_t *smcf)
@@ -265,6 +278,8 @@ ngx_http_sszip_owner_run(ngx_http_sszip_main_conf_t *smcf)
     return ms;
 }
 
+
+/* loads the owner library, and checks that it is of the module's version */
 
 static ngx_int_t
 ngx_http_sszip_owner_open(ngx_http_sszip_main_conf_t *smcf)
@@ -330,6 +345,8 @@ failed:
 }
 
 
+/* writes a line of the owner to the error log */
+
 static void
 ngx_http_sszip_owner_log(sszip_owner_level severity, const char *line)
 {
@@ -342,10 +359,11 @@ ngx_http_sszip_owner_log(sszip_owner_level severity, const char *line)
 
 
 /*
- * On the quit signal the cache manager exits at once.  The handler must run
- * before RocksDB's static objects are destroyed, so it is registered after
- * them: once at the start, for an owner without a store, and once when the
- * store is open.
+ * Registers the function that ends the owner when the process exits.  On the
+ * quit signal the cache manager exits at once.  The handler must run before
+ * RocksDB's static objects are destroyed, so it is registered after them:
+ * once at the start, for an owner without a store, and once when the store is
+ * open.
  */
 
 static void
@@ -357,6 +375,8 @@ ngx_http_sszip_owner_at_exit(ngx_uint_t *registered)
     }
 }
 
+
+/* ends the owner when the process exits */
 
 static void
 ngx_http_sszip_owner_exit(void)

@@ -25,6 +25,8 @@ static ngx_int_t ngx_http_sszip_set_probe_request(ngx_http_request_t *r,
 static void ngx_http_sszip_probe_timeout(ngx_event_t *ev);
 
 
+/* starts the probes of a node that the core requests */
+
 void
 ngx_http_sszip_start_probe(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
@@ -50,6 +52,8 @@ ngx_http_sszip_start_probe(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
              && ngx_http_sszip_send_probe(r, exchange) == NGX_OK);
 }
 
+
+/* sends a probe as a background subrequest */
 
 static ngx_int_t
 ngx_http_sszip_send_probe(ngx_http_request_t *r, sszip_exchange *exchange)
@@ -94,6 +98,8 @@ ngx_http_sszip_send_probe(ngx_http_request_t *r, sszip_exchange *exchange)
     return ngx_http_sszip_set_probe_request(sr, &unparsed_uri);
 }
 
+
+/* returns the path of a probe below a path of the request */
 
 static ngx_int_t
 ngx_http_sszip_probe_path(ngx_http_request_t *r,
@@ -155,7 +161,10 @@ ngx_http_sszip_set_probe_request(ngx_http_request_t *r, ngx_str_t *unparsed_uri)
 }
 
 
-/* finishes the probe as if there had been no usable response */
+/*
+ * Finishes a probe that has timed out, as if there had been no usable
+ * response.
+ */
 
 static void
 ngx_http_sszip_probe_timeout(ngx_event_t *ev)

@@ -19,6 +19,8 @@ static ngx_int_t ngx_http_sszip_purge_handler(ngx_http_request_t *r);
 static void ngx_http_sszip_purge_cleanup(void *data);
 
 
+/* sets the handler of a location that purges */
+
 char *
 ngx_http_sszip_cache_purge(ngx_conf_t *cf, void *post, void *data)
 {
@@ -46,7 +48,10 @@ ngx_http_sszip_cache_purge(ngx_conf_t *cf, void *post, void *data)
 }
 
 
-/* called again after each wait */
+/*
+ * Purges the entries that the query selects; called again after each wait.
+ * Called again after each wait.
+ */
 
 static ngx_int_t
 ngx_http_sszip_purge_handler(ngx_http_request_t *r)
@@ -133,7 +138,7 @@ ngx_http_sszip_purge_handler(ngx_http_request_t *r)
 }
 
 
-/* the client is gone; the purge continues */
+/* logs that the client of a purge is gone; the purge continues */
 
 static void
 ngx_http_sszip_purge_cleanup(void *data)

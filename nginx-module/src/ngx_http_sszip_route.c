@@ -103,7 +103,9 @@ ngx_http_sszip_define_handler(ngx_http_sszip_grpc_handler, 4)
 
 
 /*
- * called before the configuration is read; the table outlives a configuration
+ * Replaces the handlers of the other modules' directives that define an
+ * upstream.  Called before the configuration is read; the table outlives a
+ * configuration.
  */
 
 void
@@ -134,6 +136,8 @@ ngx_http_sszip_wrap_directives(ngx_conf_t *cf)
 }
 
 
+/* returns the module of that name in the configuration's cycle */
+
 static ngx_module_t *
 ngx_http_sszip_find_module(ngx_conf_t *cf, const char *name)
 {
@@ -149,6 +153,11 @@ ngx_http_sszip_find_module(ngx_conf_t *cf, const char *name)
     return NULL;
 }
 
+
+/*
+ * Calls the wrapped handler of a directive, and then applies the directive to
+ * sszip's location.
+ */
 
 static char *
 ngx_http_sszip_set(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
@@ -187,6 +196,8 @@ ngx_http_sszip_set(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
+/* records the upstream of a location, and wraps its content handler */
+
 static ngx_int_t
 ngx_http_sszip_wrap_proxy_pass(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf,
     ngx_uint_t i)
@@ -220,8 +231,9 @@ ngx_http_sszip_wrap_proxy_pass(ngx_conf_t *cf, ngx_http_sszip_loc_conf_t *slcf,
 
 
 /*
- * A length that the operator sets may be the length of the client's body, so
- * the upstream must receive no other body: batches are not split.
+ * Records the headers that the operator sets for the upstream.  A length that
+ * the operator sets may be the length of the client's body, so the upstream
+ * must receive no other body: batches are not split.
  */
 
 static ngx_int_t
@@ -251,6 +263,8 @@ ngx_http_sszip_wrap_proxy_set_header(ngx_conf_t *cf,
 }
 
 
+/* records the HTTP version of upstream requests */
+
 static ngx_int_t
 ngx_http_sszip_wrap_proxy_http_version(ngx_conf_t *cf,
     ngx_http_sszip_loc_conf_t *slcf, ngx_uint_t i)
@@ -266,7 +280,10 @@ ngx_http_sszip_wrap_proxy_http_version(ngx_conf_t *cf,
 }
 
 
-/* whether the end of a connection may be the end of a response */
+/*
+ * Whether upstream requests use HTTP/1.0, so that the end of a connection may
+ * be the end of a response.
+ */
 
 ngx_uint_t
 ngx_http_sszip_upstream_uses_http_1_0(ngx_http_sszip_loc_conf_t *slcf)
@@ -288,6 +305,11 @@ ngx_http_sszip_upstream_uses_http_1_0(ngx_http_sszip_loc_conf_t *slcf)
     return slcf->http_version == NGX_HTTP_VERSION_10;
 }
 
+
+/*
+ * Adds the upstream groups and their servers to the core's validated
+ * configuration.
+ */
 
 ngx_int_t
 ngx_http_sszip_add_upstreams(ngx_conf_t *cf, sszip_validated_config *plan)
@@ -335,6 +357,11 @@ ngx_http_sszip_add_upstreams(ngx_conf_t *cf, sszip_validated_config *plan)
 }
 
 
+/*
+ * Sets the port, the host and the upstream's URL that identify the route of a
+ * lookup.
+ */
+
 ngx_int_t
 ngx_http_sszip_set_lookup_route(ngx_http_request_t *r,
     sszip_lookup_request *lookup)
@@ -359,6 +386,8 @@ ngx_http_sszip_set_lookup_route(ngx_http_request_t *r,
     return ngx_http_sszip_value(r, slcf->url, &lookup->url);
 }
 
+
+/* collects the headers that the location hides from clients */
 
 ngx_int_t
 ngx_http_sszip_collect_hidden_headers(ngx_conf_t *cf,

@@ -22,6 +22,8 @@ static ngx_int_t ngx_http_sszip_status_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sszip_init_zone(ngx_shm_zone_t *zone, void *data);
 
 
+/* sets the handler of a location with a status page */
+
 char *
 ngx_http_sszip_report_status(ngx_conf_t *cf, void *post, void *data)
 {
@@ -67,6 +69,10 @@ ngx_http_sszip_report_status(ngx_conf_t *cf, void *post, void *data)
 }
 
 
+/*
+ * Initializes the shared memory of the metrics, or keeps an earlier cycle's.
+ */
+
 static ngx_int_t
 ngx_http_sszip_init_zone(ngx_shm_zone_t *zone, void *data)
 {
@@ -91,7 +97,9 @@ ngx_http_sszip_init_zone(ngx_shm_zone_t *zone, void *data)
 }
 
 
-/* returns 0 if no location has a status page */
+/*
+ * Returns the metrics board of all workers; 0: no location has a status page.
+ */
 
 ngx_uint_t
 ngx_http_sszip_metrics_board(sszip_metrics_board *board)
@@ -120,6 +128,8 @@ ngx_http_sszip_metrics_board(sszip_metrics_board *board)
 }
 
 
+/* adds a finished exchange to the metrics */
+
 void
 ngx_http_sszip_count(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 {
@@ -138,7 +148,10 @@ ngx_http_sszip_count(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
-/* a background request is not counted, and may be a worker's last */
+/*
+ * Updates the gauges of the worker; a background request is not counted, and
+ * may be a worker's last.
+ */
 
 void
 ngx_http_sszip_update_gauges(void)
@@ -151,7 +164,10 @@ ngx_http_sszip_update_gauges(void)
 }
 
 
-/* another worker may reuse the slot of a worker that has ended */
+/*
+ * Clears the slot of a worker that ends on the metrics board: another worker
+ * may reuse it.
+ */
 
 void
 ngx_http_sszip_clear_board(void)
@@ -164,7 +180,10 @@ ngx_http_sszip_clear_board(void)
 }
 
 
-/* called again after each wait */
+/*
+ * Sends the status page; called again after each wait.  Called again after
+ * each wait.
+ */
 
 static ngx_int_t
 ngx_http_sszip_status_handler(ngx_http_request_t *r)

@@ -24,6 +24,8 @@ static ngx_int_t ngx_http_sszip_put_buf(ngx_http_request_t *r,
     ngx_http_sszip_ctx_t *ctx, sszip_flush flushed);
 
 
+/* passes a chain through the encoder, as the gzip module does */
+
 ngx_int_t
 ngx_http_sszip_stream(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     ngx_chain_t *in)
@@ -89,7 +91,10 @@ failed:
 }
 
 
-/* returns NGX_DECLINED if there is no input, or no buffer for output */
+/*
+ * Encodes one piece; returns NGX_DECLINED if there is no input, or no buffer
+ * for output.
+ */
 
 static ngx_int_t
 ngx_http_sszip_stream_step(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
@@ -176,7 +181,7 @@ ngx_http_sszip_stream_step(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
-/* finds the next buffer with bytes or a flush */
+/* finds the next buffer of the input with bytes or a flush */
 
 static ngx_uint_t
 ngx_http_sszip_next_piece(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
@@ -209,6 +214,10 @@ ngx_http_sszip_next_piece(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     return 0;
 }
 
+
+/*
+ * Takes a free output buffer or allocates one; NGX_DECLINED: all are in use.
+ */
 
 static ngx_int_t
 ngx_http_sszip_get_buf(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
@@ -246,6 +255,8 @@ ngx_http_sszip_get_buf(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
     return NGX_OK;
 }
 
+
+/* appends the present output buffer to the output chain */
 
 static ngx_int_t
 ngx_http_sszip_put_buf(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,

@@ -52,6 +52,8 @@ static ngx_uint_t   ngx_http_sszip_pending;
 static ngx_event_t  ngx_http_sszip_guard;
 
 
+/* initializes the queue of jobs in a worker */
+
 void
 ngx_http_sszip_thread_init(void)
 {
@@ -66,8 +68,9 @@ ngx_http_sszip_thread_init(void)
 
 
 /*
- * A worker that is quitting exits when it has no timers.  While a thread has
- * a response, there may be no other timer.
+ * Restarts the timer that keeps a quitting worker alive.  A worker that is
+ * quitting exits when it has no timers.  While a thread has a response, there
+ * may be no other timer.
  */
 
 static void
@@ -76,6 +79,8 @@ ngx_http_sszip_guard_handler(ngx_event_t *ev)
     ngx_add_timer(ev, NGX_HTTP_SSZIP_GUARD);
 }
 
+
+/* enqueues the job of an exchange for the thread pool */
 
 static ngx_int_t
 ngx_http_sszip_start_job(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
@@ -144,7 +149,7 @@ ngx_http_sszip_start_job(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 }
 
 
-/* posts as many jobs as may run */
+/* posts as many queued jobs to the thread pool as may run */
 
 static void
 ngx_http_sszip_post_jobs(void)
@@ -186,6 +191,8 @@ ngx_http_sszip_post_jobs(void)
 }
 
 
+/* runs a job on a thread of the pool */
+
 static void
 ngx_http_sszip_thread_handler(void *data, ngx_log_t *log)
 {
@@ -194,6 +201,8 @@ ngx_http_sszip_thread_handler(void *data, ngx_log_t *log)
     (void) sszip_job_run(job->work);
 }
 
+
+/* handles the completion of a job on the worker's event loop */
 
 static void
 ngx_http_sszip_thread_done(ngx_event_t *ev)
@@ -224,6 +233,8 @@ ngx_http_sszip_thread_done(ngx_event_t *ev)
     ngx_destroy_pool(job->pool);
 }
 
+
+/* continues the request whose job has run */
 
 static void
 ngx_http_sszip_job_done(ngx_http_sszip_ctx_t *ctx, sszip_job *work)

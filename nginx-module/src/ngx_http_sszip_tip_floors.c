@@ -25,7 +25,10 @@ static ngx_int_t ngx_http_sszip_init_tip_floor_zone(ngx_shm_zone_t *zone,
     void *data);
 
 
-/* only if there is an owner, which sends events about heads */
+/*
+ * Adds the shared memory of the tip floors, only if there is an owner, which
+ * sends events about heads.
+ */
 
 ngx_int_t
 ngx_http_sszip_add_tip_floor_zone(ngx_conf_t *cf,
@@ -51,6 +54,11 @@ ngx_http_sszip_add_tip_floor_zone(ngx_conf_t *cf,
 }
 
 
+/*
+ * Initializes the shared memory of the tip floors, or keeps an earlier
+ * cycle's.
+ */
+
 static ngx_int_t
 ngx_http_sszip_init_tip_floor_zone(ngx_shm_zone_t *zone, void *data)
 {
@@ -75,7 +83,9 @@ ngx_http_sszip_init_tip_floor_zone(ngx_shm_zone_t *zone, void *data)
 }
 
 
-/* attaches the memory in a worker that has started */
+/*
+ * Attaches the shared memory of the tip floors in a worker that has started.
+ */
 
 void
 ngx_http_sszip_share_tip_floors(ngx_http_sszip_main_conf_t *smcf)

@@ -66,6 +66,11 @@ static void ngx_http_sszip_restore_request(ngx_http_sszip_window_t *window);
 static ngx_http_sszip_window_t  *ngx_http_sszip_windows;
 
 
+/*
+ * Calls the wrapped content handler of a location within a window, in which
+ * it sees the upstream request.
+ */
+
 ngx_int_t
 ngx_http_sszip_call_handler(ngx_http_request_t *r, ngx_http_handler_pt handler)
 {
@@ -151,8 +156,9 @@ ngx_http_sszip_call_handler(ngx_http_request_t *r, ngx_http_handler_pt handler)
 
 
 /*
- * Subrequests of other modules have the client's body, and are not looked up:
- * under a policy they must not have a body.
+ * Whether a request that was not looked up may be sent to an upstream under a
+ * policy.  Subrequests of other modules have the client's body, and are not
+ * looked up: under a policy they must not have a body.
  */
 
 static ngx_uint_t
@@ -173,8 +179,9 @@ ngx_http_sszip_subrequest_allowed(ngx_http_request_t *r,
 
 
 /*
- * A response for coalesced or later requests is fetched even if the client is
- * gone, as with proxy_cache: the upstream module does not check the client.
+ * Prepares an upstream request whose response is cached.  A response for
+ * coalesced or later requests is fetched even if the client is gone, as with
+ * proxy_cache: the upstream module does not check the client.
  */
 
 static void
@@ -199,8 +206,9 @@ ngx_http_sszip_upstream_start(ngx_http_request_t *r,
 
 
 /*
- * An HTTP/2 client has reset the stream, which waited for the client's window
- * and now never becomes writable: the sender must detect that.
+ * Detects a client that disconnects during an upstream request.  An HTTP/2
+ * client has reset the stream, which waited for the client's window and now
+ * never becomes writable: the sender must detect that.
  */
 
 static void
@@ -218,6 +226,8 @@ ngx_http_sszip_client_read_handler(ngx_http_request_t *r)
     }
 }
 
+
+/* lets the upstream module create the request within a window */
 
 static ngx_int_t
 ngx_http_sszip_create_request(ngx_http_request_t *r)
@@ -252,8 +262,10 @@ ngx_http_sszip_create_request(ngx_http_request_t *r)
 
 
 /*
- * A body of the core, and the target and headers that belong to it, are all
- * set or none is: NGX_ERROR. Other headers may stay unchanged.
+ * Replaces the client's body, target and headers by the upstream request's,
+ * for the upstream module.  A body of the core, and the target and headers
+ * that belong to it, are all set or none is: NGX_ERROR.  Other headers may
+ * stay unchanged.
  */
 
 static ngx_int_t
@@ -320,9 +332,10 @@ ngx_http_sszip_open_window(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 
 /*
- * The upstream module reads the buffers and the length when it creates its
- * request, and keeps a copy of the chain for the next upstream.  All other
- * code, error pages and logs among it, sees the client's body.
+ * Replaces the body of the request within a window.  The upstream module
+ * reads the buffers and the length when it creates its request, and keeps a
+ * copy of the chain for the next upstream.  All other code, error pages and
+ * logs among it, sees the client's body.
  */
 
 static ngx_int_t
@@ -386,10 +399,10 @@ ngx_http_sszip_replace_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
 
 
 /*
- * Without a URI in proxy_pass, the upstream receives the unparsed URI. With
- * one, the location's prefix is removed from the parsed URI, which must begin
- * with it; for another target, the URI in proxy_pass is where the upstream
- * has it.
+ * Replaces the target of the request within a window.  Without a URI in
+ * proxy_pass, the upstream receives the unparsed URI.  With one, the
+ * location's prefix is removed from the parsed URI, which must begin with it;
+ * for another target, the URI in proxy_pass is where the upstream has it.
  */
 
 static void
@@ -421,6 +434,11 @@ ngx_http_sszip_replace_target(ngx_http_request_t *r,
 }
 
 
+/*
+ * Whether a path lies within the location, so that its prefix can be
+ * replaced.
+ */
+
 static ngx_uint_t
 ngx_http_sszip_is_within(ngx_http_request_t *r, ngx_str_t *path)
 {
@@ -437,7 +455,9 @@ ngx_http_sszip_is_within(ngx_http_request_t *r, ngx_str_t *path)
 }
 
 
-/* the client's headers without the edited ones, followed by the edits */
+/*
+ * Builds the client's headers without the edited ones, followed by the edits.
+ */
 
 static ngx_table_elt_t *
 ngx_http_sszip_edit_head_in(ngx_http_request_t *r, const sszip_head_edit *edits,
@@ -521,6 +541,8 @@ ngx_http_sszip_close_window(ngx_http_request_t *r)
 }
 
 
+/* restores the client's body, target and headers at the end of a window */
+
 static void
 ngx_http_sszip_restore_request(ngx_http_sszip_window_t *window)
 {
@@ -563,10 +585,11 @@ ngx_http_sszip_restore_request(ngx_http_sszip_window_t *window)
 
 
 /*
- * proxy_cache distinguishes responses by the client's values of the headers
- * in the upstream's Vary.  Headers that sszip sets to the same value for all
- * clients distinguish nothing; with them, the lookup, which may happen within
- * a window, would not match the entry that is saved later.
+ * Edits the upstream's Vary for proxy_cache. proxy_cache distinguishes
+ * responses by the client's values of the headers in the upstream's Vary.
+ * Headers that sszip sets to the same value for all clients distinguish
+ * nothing; with them, the lookup, which may happen within a window, would not
+ * match the entry that is saved later.
  */
 
 void

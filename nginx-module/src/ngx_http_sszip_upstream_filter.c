@@ -37,6 +37,8 @@ static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
 
 
+/* passes the upstream's head to the core before other filters change it */
+
 static ngx_int_t
 ngx_http_sszip_upstream_header_filter(ngx_http_request_t *r)
 {
@@ -83,6 +85,11 @@ ngx_http_sszip_upstream_header_filter(ngx_http_request_t *r)
     return rc;
 }
 
+
+/*
+ * Evaluates the upstream's head, and replaces the response by a stale one if
+ * the core says so.
+ */
 
 static ngx_int_t
 ngx_http_sszip_upstream_head(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
@@ -131,6 +138,8 @@ ngx_http_sszip_upstream_head(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 }
 
 
+/* observes the upstream's body before other filters change it */
+
 static ngx_int_t
 ngx_http_sszip_upstream_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 {
@@ -168,6 +177,8 @@ ngx_http_sszip_upstream_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     return ngx_http_next_body_filter(r, in);
 }
 
+
+/* registers the filters that see the upstream's response */
 
 static ngx_int_t
 ngx_http_sszip_upstream_filter_init(ngx_conf_t *cf)

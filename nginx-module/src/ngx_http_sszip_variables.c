@@ -21,7 +21,7 @@ static ngx_int_t ngx_http_sszip_no_variable(ngx_http_request_t *r,
 static ngx_str_t  ngx_http_sszip_lua_bypass = ngx_string("sszip_lua_bypass");
 
 
-/* the core defines the names and values of the variables */
+/* adds the variables, whose names and values the core defines */
 
 ngx_int_t
 ngx_http_sszip_add_variables(ngx_conf_t *cf)
@@ -63,6 +63,8 @@ ngx_http_sszip_add_variables(ngx_conf_t *cf)
 }
 
 
+/* reserves the index of the variable in which Lua sets the bypass */
+
 ngx_int_t
 ngx_http_sszip_index_bypass(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
 {
@@ -71,6 +73,8 @@ ngx_http_sszip_index_bypass(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
     return (smcf->bypass == NGX_ERROR) ? NGX_ERROR : NGX_OK;
 }
 
+
+/* sets the bypass that Lua requests for a request */
 
 ngx_int_t
 ngx_http_sszip_set_bypass(ngx_http_request_t *r, ngx_uint_t bypass)
@@ -98,6 +102,8 @@ ngx_http_sszip_set_bypass(ngx_http_request_t *r, ngx_uint_t bypass)
 }
 
 
+/* returns the bypass that Lua has requested for a request */
+
 ngx_uint_t
 ngx_http_sszip_bypass(ngx_http_request_t *r)
 {
@@ -112,6 +118,8 @@ ngx_http_sszip_bypass(ngx_http_request_t *r)
 }
 
 
+/* returns no value: the variable is read by its index only */
+
 static ngx_int_t
 ngx_http_sszip_no_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
@@ -121,6 +129,8 @@ ngx_http_sszip_no_variable(ngx_http_request_t *r,
     return NGX_OK;
 }
 
+
+/* returns the value of a variable, which the core formats */
 
 static ngx_int_t
 ngx_http_sszip_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
