@@ -11,7 +11,7 @@ use flate2::Compression;
 /// another entry in the write vector.
 const JOIN_LIMIT: usize = 4096;
 
-/// Bytes of a response body.
+/// A response body as shared slices, which are sent without a copy.
 #[derive(Clone, Debug, Default)]
 pub struct BodySlices {
     slices: Vec<Bytes>,
@@ -23,7 +23,7 @@ impl BodySlices {
         self.len
     }
 
-    /// Appends `slice`.
+    /// Appends a slice to the body.
     pub fn push(&mut self, slice: Bytes) {
         if !slice.is_empty() {
             self.len += slice.len();
@@ -31,13 +31,13 @@ impl BodySlices {
         }
     }
 
-    /// Appends all slices of `other`.
+    /// Appends all slices of another body.
     pub fn append(&mut self, other: BodySlices) {
         self.len += other.len;
         self.slices.extend(other.slices);
     }
 
-    /// Drops all bytes after the first `len`.
+    /// Shortens the body to its first `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         while self.len > len {
             let excess = self.len - len;

@@ -7,7 +7,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// Fork that a node reports for a value.
+/// The change that an option makes to the fork that the node reports for a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForkDeclaration {
     Nothing,
@@ -17,7 +17,7 @@ pub enum ForkDeclaration {
     Fork(String),
 }
 
-/// Members of an object, in their order.
+/// The members of a JSON object, in their order.
 struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {

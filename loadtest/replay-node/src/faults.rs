@@ -18,7 +18,7 @@ use crate::options::{Framing, Options};
 /// not lost to a reset.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// One operation on the socket.
+/// One operation on the socket of a response that violates HTTP: write, pause, hang or reset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Write(Bytes),
@@ -29,7 +29,7 @@ enum Step {
     Reset,
 }
 
-/// Operations that are written past the HTTP library.
+/// The operations by which a response is written past the HTTP library.
 #[derive(Clone, Debug, Default)]
 pub struct RawResponsePlan {
     steps: Vec<Step>,

@@ -35,10 +35,10 @@ const PUBLISH: &str = "publish";
 /// Maximum bytes of a request body; larger ones are refused with 413.
 const REQUEST_LIMIT: usize = 64 << 20;
 
-/// Body of any response.
+/// The body of any response: a delivered one, or an event stream.
 pub type Body = Either<Delivery, EventStream>;
 
-/// Source of the responses.
+/// The source of the node's responses: a table, or a simulated chain.
 #[derive(Debug)]
 pub enum Source {
     Answers(ResponseTable),
@@ -54,7 +54,7 @@ impl Source {
     }
 }
 
-/// State that all connections share.
+/// The replay node: its responses, options and counters, shared by all connections.
 #[derive(Debug)]
 pub struct Node {
     pub source: Source,

@@ -16,7 +16,7 @@ const LONGEST_WAIT_MS: u64 = 600_000;
 const MOST_GARBAGE: usize = 1 << 20;
 const MOST_OFFSET: i64 = 1 << 40;
 
-/// Delimiter of a response body.
+/// The delimiter of a response body: length, chunks or the end of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// `Content-Length`.
@@ -29,7 +29,7 @@ pub enum Framing {
     Close10,
 }
 
-/// Condition for gzipping a body.
+/// The condition under which a body is compressed with gzip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gzip {
     Never,
@@ -40,7 +40,8 @@ pub enum Gzip {
     Always,
 }
 
-/// Options of one response; `None` leaves the value to the layer below.
+/// The options that change the delivery of one response; `None` leaves the value to the layer
+/// below.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub framing: Option<Framing>,
@@ -74,7 +75,7 @@ pub struct Options {
     pub lost: bool,
 }
 
-/// Reason why an option is invalid.
+/// The reason why a text of options is invalid.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     #[error("unknown option {0:?}")]

@@ -13,7 +13,7 @@ use crate::body_slices::BodySlices;
 /// Header that names the fork of a value of the Beacon API.
 pub const CONSENSUS_VERSION: HeaderName = HeaderName::from_static("eth-consensus-version");
 
-/// Format of a value.
+/// The format of a page's value: JSON or SSZ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Json,
@@ -44,7 +44,7 @@ impl Form {
     }
 }
 
-/// One representation of a page.
+/// One representation of a page, with its compressed body.
 #[derive(Debug)]
 pub struct Representation {
     body: Bytes,
@@ -164,7 +164,7 @@ pub fn accepted(headers: &HeaderMap, mut there: impl Iterator<Item = Form>) -> O
     best.map(|(_, form)| form)
 }
 
-/// One media range of an Accept.
+/// One media range of an Accept header, with its weight.
 struct Range<'a> {
     name: &'a str,
     thousandths: u32,

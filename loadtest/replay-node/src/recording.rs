@@ -107,7 +107,7 @@ pub fn load_page(
     Ok(())
 }
 
-/// Kind of a file, by its name.
+/// The kind of a recorded file, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Json,

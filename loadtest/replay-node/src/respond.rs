@@ -35,7 +35,7 @@ pub const HTML: HeaderValue = HeaderValue::from_static("text/html");
 pub const TEXT: HeaderValue = HeaderValue::from_static("text/plain");
 const ABSENT: HeaderValue = HeaderValue::from_static("-");
 
-/// A body before its content coding is chosen.
+/// The content of a response before its content coding is chosen.
 pub enum Content<'a> {
     Rpc(Reply<'a>),
     /// A page in the format that the request accepts.
@@ -92,7 +92,7 @@ impl Content<'_> {
     }
 }
 
-/// A response before its delivery.
+/// A response before options, content coding and framing are applied.
 pub struct Answered<'a> {
     /// Name of the options for the response.
     pub method: Cow<'a, str>,

@@ -2,7 +2,6 @@
 //! params, pages of GET by path.
 //!
 //! Bodies are built once, at start. A response to a call copies the caller's id and nothing else.
-//! nothing else.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +17,7 @@ use crate::page::Page;
 use crate::rpc::{CallResult, Source};
 use crate::witness::{Shape, Witness};
 
-/// A response body, and the position of the id in it.
+/// A JSON-RPC response body, and the position of the id in it.
 #[derive(Debug)]
 pub struct RecordedResponse {
     whole: Bytes,
@@ -123,7 +122,7 @@ impl RecordedResponse {
     }
 }
 
-/// Responses of one method.
+/// The responses of one method, by canonical params, with the count of its calls.
 #[derive(Debug, Default)]
 pub struct Method {
     by_params: HashMap<Box<[u8]>, Arc<RecordedResponse>>,

@@ -21,7 +21,7 @@ const SERVER_ERROR: i32 = -32000;
 /// Name of the options for batches.
 pub const BATCH: &str = "batch";
 
-/// Error of a call.
+/// A JSON-RPC error: code, message and data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     code: i32,
@@ -55,7 +55,7 @@ impl Failure {
     }
 }
 
-/// Result of the search for a call's response.
+/// The result of the search for the response to one call.
 #[derive(Debug)]
 pub enum CallResult<'a> {
     Answer(&'a RecordedResponse),
@@ -74,7 +74,7 @@ pub trait Source {
     fn find(&self, method: &str, params: Option<&RawValue>) -> CallResult<'_>;
 }
 
-/// The response to a request body.
+/// The replies to one request body: a call or a batch.
 #[derive(Debug)]
 pub struct Exchange<'a> {
     /// The called method, or [`BATCH`]; empty for a body that is not a call.
@@ -82,7 +82,7 @@ pub struct Exchange<'a> {
     pub reply: Reply<'a>,
 }
 
-/// A reply: one from the table, or a generated one.
+/// The reply to one call: one from the table, or a generated one.
 #[derive(Debug)]
 pub enum Reply<'a> {
     Recorded {
@@ -140,7 +140,7 @@ struct Call<'a> {
     id: Option<&'a RawValue>,
 }
 
-/// Responds to a request body.
+/// Responds to a JSON-RPC request body: a call or a batch.
 pub fn answer<'a>(body: &'a [u8], answers: &'a impl Source, stats: &Stats) -> Exchange<'a> {
     let Ok(text) = serde_json::from_slice::<&RawValue>(body) else {
         stats.invalid();

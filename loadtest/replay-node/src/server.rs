@@ -30,7 +30,7 @@ use crate::stats::OpenConnection;
 /// Time without accepts after an error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Address to listen on.
+/// An address on which the node listens: TCP or a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     Tcp(SocketAddr),

@@ -13,8 +13,8 @@ use crate::submissions::Counts;
 const UNKNOWN_NAMES: usize = 256;
 const OTHER_NAMES: &str = "(other)";
 
-/// Counters since the start. Requests for `/stats` and `/health` are not counted, but their
-/// connections are.
+/// The counters of requests since the start. Requests for `/stats` and `/health` are not counted,
+/// but their connections are.
 #[derive(Debug, Default)]
 pub struct Stats {
     requests: AtomicU64,

@@ -19,7 +19,7 @@ use crate::witness_submissions;
 const PATHS: usize = 64;
 const OTHER_PATHS: &str = "(other)";
 
-/// Counters of one path.
+/// The counters of submissions to one path.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Counts {
     json: u64,
@@ -44,14 +44,14 @@ struct SubmissionResult {
     last: Option<LastSubmission>,
 }
 
-/// All submissions.
+/// The submissions to the node, by path.
 #[derive(Debug)]
 pub struct Submissions {
     takes: ServedFormats,
     taken: Mutex<BTreeMap<String, SubmissionResult>>,
 }
 
-/// Outcome of a submission: for a refused one, a status and the text or type of the error.
+/// The outcome of a submission: for a refused one, a status and the text or type of the error.
 pub type Verdict = Result<(), (StatusCode, &'static str)>;
 
 /// Whether a path belongs to the Beacon API or to a builder's API.

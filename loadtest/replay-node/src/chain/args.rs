@@ -7,7 +7,7 @@ const LONGEST: u64 = 100_000;
 /// Maximum number of transactions of a block.
 const MOST_TRANSACTIONS: u64 = 10_000;
 
-/// Options of the simulated chain.
+/// The command-line options of the simulated chain.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ChainArgs {
     /// Simulate a chain instead of serving recordings
@@ -51,7 +51,7 @@ fn probability(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected 0 to 1".to_owned())
 }
 
-/// Whether and how the node is unavailable.
+/// The way in which the simulated node is unavailable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OutageMode {
     #[default]

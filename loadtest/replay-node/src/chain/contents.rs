@@ -16,7 +16,7 @@ pub const SECONDS_PER_SLOT: u64 = 12;
 /// Base fee for which transactions are priced, whichever block includes them.
 const EXPECTED_BASE_FEE: u64 = 15_000_000_000;
 
-/// Generator of the contents of one chain.
+/// The generator of transactions, receipts and state for the blocks of one chain.
 #[derive(Debug)]
 pub struct Contents {
     world: World,

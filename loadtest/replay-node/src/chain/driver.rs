@@ -5,7 +5,7 @@ use crate::sample::world::Dice;
 use super::digest::dice;
 use super::model::Chain;
 
-/// Generator of a chain's growth.
+/// A random generator of new blocks, missed slots and reorgs, which lets a chain grow by itself.
 #[derive(Debug)]
 pub struct Driver {
     dice: Dice,

@@ -17,7 +17,7 @@ use crate::stats::InFlight;
 use super::model::{self, Index, EPOCH};
 use super::view::View;
 
-/// An event of the chain.
+/// An event of the simulated chain: a head for subscribers, or an event of the Beacon API.
 #[derive(Debug, PartialEq)]
 pub enum Event {
     /// Header for `newHeads`.
@@ -28,7 +28,7 @@ pub enum Event {
 
 pub type Events = UnboundedReceiver<Arc<Event>>;
 
-/// Publisher of events to all listeners.
+/// The publisher that sends each event of the chain to all listeners.
 #[derive(Debug, Default)]
 pub struct Feed {
     listeners: Mutex<Vec<UnboundedSender<Arc<Event>>>>,
@@ -66,7 +66,8 @@ impl Feed {
     }
 }
 
-/// Head and finality that a view showed before a change.
+/// Head and finality that a node showed before a change, from which the events of the change
+/// follow.
 #[derive(Clone, Copy, Debug)]
 pub struct ViewSnapshot {
     head: Index,

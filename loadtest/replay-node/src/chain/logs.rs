@@ -10,7 +10,7 @@ use super::model::Index;
 use super::params::{self, Params, Reference};
 use super::view::{ResolvedBlock, View};
 
-/// Filter of logs; an empty list matches any.
+/// The filter of an `eth_getLogs` call; an empty list matches any.
 #[derive(Debug, Default)]
 struct Filter {
     addresses: Vec<Address>,

@@ -14,10 +14,10 @@ use super::view::{ResolvedBlock, View};
 
 type Answer = Result<Value, Failure>;
 
-/// Handler of one method.
+/// A function that responds to the calls of one JSON-RPC method.
 pub type Handler = fn(&View<'_>, &Params) -> Answer;
 
-/// All supported methods.
+/// The table of all supported methods with their handlers.
 pub const METHODS: &[(&str, Handler)] = &[
     // a method of no API: operators configure whether its responses are cached
     ("acme_blockAt", |view, params| {

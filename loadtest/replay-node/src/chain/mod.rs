@@ -52,7 +52,7 @@ pub use feed::{EventStream, Events};
 pub use routes::{control, get, is_control, is_websocket, GetResponse};
 pub use socket::{accept, converse};
 
-/// The chain, and the behaviour of the node in front of it.
+/// The simulated chain, and the present behaviour of the node in front of it: lag, delays, outage.
 #[derive(Debug)]
 pub struct State {
     chain: Chain,
@@ -109,7 +109,7 @@ impl State {
     }
 }
 
-/// The delay of a response.
+/// The delay of a response, which ends after a time or by a command.
 #[derive(Clone, Debug)]
 pub struct ResponseDelay {
     /// Maximum time of the delay; the end of the command ends it earlier.
@@ -126,7 +126,7 @@ impl ResponseDelay {
     }
 }
 
-/// A simulated chain and the state of its node.
+/// The simulated node: a chain, its events, and counters of calls.
 #[derive(Debug)]
 pub struct Simulation {
     state: RwLock<State>,
@@ -135,7 +135,7 @@ pub struct Simulation {
     calls: Vec<AtomicU64>,
 }
 
-/// The response to a request body.
+/// The response to a JSON-RPC request body, with the delay before it is sent.
 #[derive(Debug)]
 pub struct BodyResponse {
     /// Name of the method, as in [`rpc::Exchange`].

@@ -34,7 +34,7 @@ pub struct Block {
     pub transactions: Vec<Word>,
 }
 
-/// Numbers of the safe and of the finalized block.
+/// The numbers of the safe and of the finalized block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Finality {
     pub safe: u64,
@@ -46,7 +46,7 @@ pub fn state_root(hash: &Word) -> Word {
     digest("beacon state", &[&hash.0])
 }
 
-/// Parameters of a new chain.
+/// The parameters with which a new chain is created.
 #[derive(Clone, Copy, Debug)]
 pub struct Genesis {
     pub seed: u64,
@@ -59,7 +59,7 @@ pub struct Genesis {
     pub transactions: u64,
 }
 
-/// Reason why a change of the chain is refused.
+/// The reason why a change of the chain is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
     #[error("{requested} blocks back from block {head} is before the genesis")]
@@ -76,7 +76,7 @@ pub enum ChainError {
     UnknownBlock(String),
 }
 
-/// A chain and its orphaned blocks.
+/// A chain: all blocks that were ever created, the canonical ones, and finality.
 #[derive(Debug)]
 pub struct Chain {
     pub genesis: Genesis,

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::rpc::Failure;
 use crate::sample::values::{Fixed, Word};
 
-/// Block reference of a block parameter.
+/// The block that a call's parameter names: number, tag or hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference {
     Number(u64),
@@ -18,7 +18,7 @@ pub enum Reference {
     Hash { hash: Word, canonical: bool },
 }
 
-/// Params of one call.
+/// The positional params of one call, parsed on access.
 #[derive(Debug)]
 pub struct Params(Vec<Value>);
 

@@ -20,7 +20,7 @@ const HONEST: &str = "/chain/answer";
 const EVENTS: &str = "/eth/v1/events";
 const TOPICS: [&str; 3] = ["head", "chain_reorg", "finalized_checkpoint"];
 
-/// Response to a GET.
+/// The response of the simulated node to a GET: a page or an event stream.
 #[derive(Debug)]
 pub enum GetResponse {
     Page {

@@ -46,7 +46,7 @@ pub fn accept(head: &request::Parts) -> Option<Response<()>> {
     Some(response)
 }
 
-/// Subscriptions of one connection.
+/// The `newHeads` subscriptions of one WebSocket connection.
 #[derive(Debug)]
 pub struct Subscriptions {
     ids: RefCell<Vec<String>>,

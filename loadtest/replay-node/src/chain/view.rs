@@ -10,14 +10,14 @@ use super::contents::{self, Contents};
 use super::model::{self, Chain, Finality, Index};
 use super::params::Reference;
 
-/// The block to which a call refers.
+/// The block to which a call's reference resolves: a created one, or the pending one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResolvedBlock {
     Block(Index),
     Pending,
 }
 
-/// View of one node.
+/// The part of the chain that a node knows: the whole chain, or less if the node lags.
 #[derive(Debug)]
 pub struct View<'a> {
     pub chain: &'a Chain,

@@ -90,7 +90,7 @@ pub fn add(builder: &mut Builder, dice: &mut Dice) {
     }
 }
 
-/// Generator of values in SSZ.
+/// A generator of random values of SSZ types.
 struct Values<'a> {
     schema: &'static Schema,
     dice: &'a mut Dice,

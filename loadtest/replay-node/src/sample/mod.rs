@@ -35,7 +35,7 @@ const FINALIZED: usize = 6;
 /// Number of transactions of the first blocks that can be requested one by one.
 const SINGLE_TRANSACTIONS: usize = 10;
 
-/// Builder of a table of responses.
+/// The builder of the sample's table of responses.
 struct Builder {
     answers: ResponseTable,
 }

@@ -42,7 +42,7 @@ pub struct Receipt {
     kind: Quantity<u8>,
 }
 
-/// Address, topics and data of a log.
+/// The address, the topics and the data of a log.
 type Event = (Address, Vec<Word>, Vec<Word>);
 
 pub fn block_receipts(

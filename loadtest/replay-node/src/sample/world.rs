@@ -103,7 +103,7 @@ impl Dice {
     }
 }
 
-/// Accounts and contracts of the sample.
+/// The accounts and contracts that take part in the sample's transactions.
 #[derive(Debug)]
 pub struct World {
     accounts: Vec<Address>,

@@ -19,7 +19,7 @@ use self::pool::Pool;
 use crate::body_slices::BodySlices;
 use crate::page::Form;
 
-/// Lists of a witness.
+/// The lists of which a witness consists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum List {
     State,
@@ -58,7 +58,7 @@ impl List {
     }
 }
 
-/// Format of a witness in a response.
+/// The format of a witness within a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// An object with the lists.
@@ -112,7 +112,7 @@ impl Shape {
     }
 }
 
-/// Approximate bytes of a witness in JSON: `1500000`, `500M`.
+/// The approximate bytes of a witness in JSON: `1500000`, `500M`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
@@ -136,7 +136,7 @@ impl FromStr for Size {
     }
 }
 
-/// Generator of witnesses.
+/// The generator of witnesses of one size from a pool of items.
 #[derive(Clone, Debug)]
 pub struct Witness {
     pool: Arc<Pool>,
@@ -187,7 +187,7 @@ impl Witness {
     }
 }
 
-/// Lengths of a witness.
+/// The number of items in each list of a witness, and their bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     /// Number of items of each of [`LISTS`].

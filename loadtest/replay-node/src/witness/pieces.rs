@@ -13,7 +13,7 @@ const MOST_ITEM: usize = 2 * 24_576 + 64;
 const STATUS: &str = r#"{"status":"VALID","#;
 const STATUS_END: &str = r#""latestValidHash":"0xd4e56740f876aef8c010b86a40d5f56745a118d0906a34e69aec8c0db1cb8fa3","validationError":null}"#;
 
-/// Generator of a witness in pieces of one length; the last may be shorter.
+/// A witness that is generated in pieces of one length; the last may be shorter.
 #[derive(Debug)]
 pub struct Pieces {
     witness: Witness,

@@ -15,7 +15,7 @@ const MOST_CODE: u64 = 24_576;
 /// Position of an item's unique digits: within the first hash of a node or header.
 const OWN: std::ops::Range<usize> = 12..28;
 
-/// Items in hex digits.
+/// The pool of witness items in hex digits, generated once from a seed.
 #[derive(Debug)]
 pub struct Pool {
     lists: [Vec<String>; 4],
