@@ -49,7 +49,7 @@ fn config(lines: &[&str]) -> Arc<RouteConfig> {
     Arc::new(config)
 }
 
-/// One gzip member of `before`, `zeros` zero digits and `after`.
+/// Compresses `before`, `zeros` zero digits and `after` to one gzip member.
 fn gzip(before: &[u8], zeros: usize, after: &[u8]) -> Vec<u8> {
     let mut coder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     coder.write_all(before).unwrap();
@@ -76,7 +76,7 @@ const ANSWER_BEGINS: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":"0x"#;
 const CALL_BEGINS: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"eth_getCode","params":["0x"#;
 const CALL: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"eth_getTransactionByHash","params":["0x0000000000000000000000000000000000000000000000000000000000000001"]}"#;
 
-/// Decompression bombs as responses: one member, several, and trailers with a wrong length.
+/// Returns decompression bombs as responses: one member, several, and trailers with a wrong length.
 fn bombs() -> Vec<Vec<u8>> {
     let one = gzip(ANSWER_BEGINS, BOMB, b"\"}");
     let several = [gzip(ANSWER_BEGINS, BOMB, b""), gzip(b"\"}", 0, b"")].concat();

@@ -197,7 +197,7 @@ fn page() -> String {
     page
 }
 
-/// Whether the file has this text; with `SSZIP_WRITE_DOCS` it is written first.
+/// Returns whether the file has this text; with `SSZIP_WRITE_DOCS` it is written first.
 fn is_current(name: &str, text: &str) -> bool {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
     if std::env::var_os("SSZIP_WRITE_DOCS").is_some() {

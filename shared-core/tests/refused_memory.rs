@@ -57,7 +57,7 @@ fn config(settings: &[(&str, &str)]) -> Arc<RouteConfig> {
     Arc::new(directives.resolve(process))
 }
 
-/// Hexadecimal digits that compress to about half of their `length`.
+/// Returns hexadecimal digits that compress to about half of their `length`.
 fn hex(length: usize, seed: u64) -> String {
     let mut state = seed * 2 + 1;
     let digits = (0..length).map(|_| {
@@ -130,7 +130,7 @@ impl Case {
     }
 }
 
-/// The response that the client receives.
+/// The response that the client receives: a complete body, or a detectable failure.
 #[derive(Debug)]
 enum ClientResult {
     /// A complete body, decompressed.
@@ -330,7 +330,7 @@ fn whole(case: &Case) -> Vec<u8> {
     }
 }
 
-/// Whether the body is the expected response; the responses of a batch may have any order.
+/// Returns whether the body is the expected response; the responses of a batch may have any order.
 fn is_right(case: &Case, body: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(body) else {
         return false;

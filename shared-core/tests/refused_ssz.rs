@@ -32,7 +32,7 @@ class Whole(Container):
     text: Text[2**20]
 "#;
 
-/// A value with each kind of list, longer than the reserve for small allocations.
+/// Returns a value with each kind of list, longer than the reserve for small allocations.
 fn value() -> String {
     let all = |count: usize, each: &dyn Fn(usize) -> String| {
         let all: Vec<String> = (0..count).map(each).collect();

@@ -39,7 +39,7 @@ const IDS: [&str; 12] = [
 
 const EMPTY_LAST: [u8; 2] = [0x03, 0x00];
 
-/// Text like JSON, of exactly `length` bytes.
+/// Returns a text like JSON, of exactly `length` bytes.
 fn json(length: usize) -> Vec<u8> {
     let mut body = Vec::with_capacity(length + 64);
     for n in 0u64.. {
@@ -53,7 +53,7 @@ fn json(length: usize) -> Vec<u8> {
     body
 }
 
-/// Bytes that no encoder shortens.
+/// Returns bytes that no encoder shortens.
 fn noise(length: usize) -> Vec<u8> {
     let mut state = 1u64;
     std::iter::repeat_with(|| {
@@ -90,13 +90,13 @@ fn inflated(stream: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// A finished stream of libdeflate.
+/// Compresses to a finished stream of libdeflate.
 fn libdeflate(plain: &[u8], level: u8) -> Vec<u8> {
     let member = oneshot::gzip(plain, level, oneshot::compressed_bound(plain.len())).unwrap();
     member[10..member.len() - 8].to_vec()
 }
 
-/// A finished stream of zlib with one block or more per piece.
+/// Compresses to a finished stream of zlib with one block or more per piece.
 fn zlib(pieces: &[&[u8]], level: u32) -> Vec<u8> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(level));
     for piece in pieces {
@@ -106,7 +106,7 @@ fn zlib(pieces: &[&[u8]], level: u32) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// The open streams of a body, compressed by each available library and level.
+/// Compresses a body to open streams, by each available library and level.
 fn open_streams_of(plain: &[u8]) -> Vec<OpenStream> {
     let few = plain.len() > 1 << 20;
     let levels = (0..=12).filter(|level| !few || *level == 1);
@@ -134,7 +134,7 @@ fn envelope(id: IdPosition, end: &str) -> Envelope {
     }
 }
 
-/// The response, assembled in the obvious way.
+/// Assembles the response in the obvious way.
 fn answer(envelope: &Envelope, result: &[u8], id: &str) -> Vec<u8> {
     let (first, second): (&[u8], &[u8]) = match envelope.id {
         IdPosition::BeforeResult => (id.as_bytes(), result),
@@ -513,7 +513,7 @@ fn entry_keeps_the_meta_of_its_caller() {
     assert!(entry.weight() >= bare.weight() + 28);
 }
 
-/// Entries of each kind, with their results.
+/// Returns entries of each kind, with their results.
 fn stored() -> Vec<(Arc<CacheEntry>, Vec<u8>)> {
     let gate = CompressionGate {
         min_length: 1024,

@@ -10,8 +10,8 @@ use sszip_core::gzip::stream::{CodecLibrary, Flush};
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// A body of hexadecimal digits and incompressible bytes, so that the encoder emits both kinds of
-/// blocks.
+/// Returns a body of hexadecimal digits and incompressible bytes, so that the encoder emits both
+/// kinds of blocks.
 fn body() -> Vec<u8> {
     let mut state = 1u64;
     (0..400_000u32)

@@ -16,7 +16,7 @@ fn text(text: &'static str) -> sszip_str {
     }
 }
 
-/// A route with a cache, and exchanges on it.
+/// A host in Rust that calls the C ABI: a route with a cache, and exchanges on it.
 struct Host {
     plan: *mut sszip_validated_config,
     config: *const sszip_config,
@@ -31,7 +31,7 @@ fn plan() -> *mut sszip_validated_config {
     plan
 }
 
-/// A directive with the value `on`.
+/// Returns a directive with the value `on`.
 fn directive(name: &'static str) -> sszip_directive {
     sszip_directive {
         size: size_of::<sszip_directive>(),
@@ -81,7 +81,7 @@ impl Host {
         }
     }
 
-    /// An exchange without a request head.
+    /// Creates an exchange without a request head.
     fn fresh(&mut self) -> *mut sszip_exchange {
         let mut exchange = null_mut();
         // SAFETY: the configuration is freed last.
@@ -91,7 +91,7 @@ impl Host {
         exchange
     }
 
-    /// An exchange with a request head.
+    /// Creates an exchange with a request head.
     fn with_request_head(&mut self) -> *mut sszip_exchange {
         let exchange = self.fresh();
         // SAFETY: both are valid.
@@ -100,7 +100,7 @@ impl Host {
         exchange
     }
 
-    /// An exchange whose body is streamed.
+    /// Creates an exchange whose body is streamed.
     fn streaming(&mut self) -> *mut sszip_exchange {
         let exchange = self.with_request_head();
         let mut step = unset_step();
@@ -127,7 +127,7 @@ impl Drop for Host {
     }
 }
 
-/// An array of headers that lives as long as the test.
+/// Leaks an array of headers, which lives as long as the test.
 fn fields<const N: usize>(fields: [(&'static str, &'static str); N]) -> *const sszip_header {
     let fields = fields.map(|(name, value)| sszip_header {
         name: text(name),
@@ -165,7 +165,7 @@ fn response() -> sszip_response_head {
     }
 }
 
-/// A step that no call reports, as an initial value.
+/// Returns a step that no call reports, as an initial value.
 fn unset_step() -> sszip_step {
     sszip_step {
         action: sszip_action::SSZIP_ACTION_WAIT,
@@ -185,7 +185,7 @@ fn lookup_request() -> sszip_lookup_request {
     }
 }
 
-/// Numbers that no enumeration of `most` values has, some with a valid lowest byte.
+/// Returns numbers that no enumeration of `most` values has, some with a valid lowest byte.
 fn unknown_numbers(most: u32) -> impl Iterator<Item = u32> {
     [most, most + 1, 0x100, 0x101, 0x1_0000, 0x7FFF_FFFF]
         .into_iter()
@@ -303,7 +303,7 @@ fn unknown_variable_number_has_no_name() {
     }
 }
 
-/// The first `length` bytes of a struct, at the end of the readable memory.
+/// The first `length` bytes of a struct, followed by memory that cannot be read.
 struct TruncatedStruct {
     pages: *mut u8,
     length: usize,

@@ -86,8 +86,8 @@ fn body(exchange: &Exchange) -> String {
     String::from_utf8(plain).unwrap()
 }
 
-/// Configuration whose cache holds these responses, strictly checked because each was requested
-/// twice.
+/// Creates a configuration whose cache holds these responses, strictly checked because each was
+/// requested twice.
 fn stored(blocks: std::ops::Range<usize>, length: usize) -> Arc<RouteConfig> {
     let config = config();
     for block in blocks {

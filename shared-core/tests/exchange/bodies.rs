@@ -270,7 +270,7 @@ fn stream(exchange: &mut Exchange, piece: &[u8], flush: Flush, room: usize, sent
     }
 }
 
-/// An exchange whose client accepts gzip.
+/// Creates an exchange whose client accepts gzip.
 fn started_exchange(budget: &Budget) -> Exchange {
     let mut exchange = Exchange::new(config(budget));
     exchange

@@ -17,7 +17,7 @@ struct Host {
     woken: Arc<Queue>,
 }
 
-/// A client: the origin that selects its variant, and its exchange.
+/// A client of the host: the origin that selects its variant, and its exchange.
 struct Client {
     origin: String,
     exchange: Exchange,

@@ -101,7 +101,7 @@ fn look_up_all(exchange: &mut Exchange, body: &str, waiter: usize, now: u64) -> 
         .unwrap()
 }
 
-/// A batch of calls of `methods`, with consecutive ids from `id`.
+/// Encodes a batch of calls of `methods`, with consecutive ids from `id`.
 fn calls(methods: &[&str], id: usize) -> String {
     let params = format!("[\"0x{}\"]", "ab".repeat(32));
     let calls = methods.iter().enumerate().map(|(n, method)| {
@@ -111,7 +111,7 @@ fn calls(methods: &[&str], id: usize) -> String {
     format!("[{}]", calls.collect::<Vec<_>>().join(","))
 }
 
-/// The node's responses to [`calls`]: `null` for receipts, 7 for others.
+/// Encodes the node's responses to [`calls`]: `null` for receipts, 7 for others.
 fn answers(methods: &[&str], id: usize) -> String {
     let answers = methods.iter().enumerate().map(|(n, method)| {
         let (id, result) = (id + n, if *method == RECEIPT { "null" } else { "7" });

@@ -20,7 +20,7 @@ fn config(lines: &[&str]) -> Arc<RouteConfig> {
     setup::config(&[&["ssz on", "ssz_preset mainnet"], lines].concat())
 }
 
-/// The driver of a POST whose body it needs.
+/// Returns the driver of a POST whose body the core must read.
 fn posted(config: &Arc<RouteConfig>, target: &str, fields: &[(&str, &str)]) -> Driver {
     let mut driver = Driver::new(Arc::clone(config));
     let fields = fields

@@ -23,7 +23,7 @@ fn result(id: u32, length: usize) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"{text}"}}"#)
 }
 
-/// A response of exactly `length` bytes.
+/// Encodes a response of exactly `length` bytes.
 fn response_of_length(id: u32, length: usize) -> String {
     let least = result(id, 0).len();
     let text = result(id, 0).replace("\"\"}", &format!("\"{}\"}}", "x".repeat(length - least)));
@@ -31,7 +31,7 @@ fn response_of_length(id: u32, length: usize) -> String {
     text
 }
 
-/// A response of exactly `length` bytes that compression shortens little.
+/// Encodes a response of exactly `length` bytes that compression shortens little.
 fn noise_of_length(id: u32, length: usize) -> String {
     let mut state = 7_u64;
     let noise = response_of_length(id, length).replace('x', "\0");

@@ -12,8 +12,8 @@ use crate::driven::run_job;
 
 pub const JSON: Header<'static> = (b"Content-Type", b"application/json");
 
-/// Configuration of `process` with `enable on` and these directives, each a line of its name
-/// and words.
+/// Creates a configuration of `process` with `enable on` and these directives, each a line of its
+/// name and words.
 pub fn config_of_process(process: impl Into<Process>, lines: &[&str]) -> Arc<RouteConfig> {
     let mut directives = ConfigBlock::default();
     for line in ["enable on"].iter().chain(lines) {
@@ -25,7 +25,8 @@ pub fn config_of_process(process: impl Into<Process>, lines: &[&str]) -> Arc<Rou
     Arc::new(directives.resolve(process))
 }
 
-/// Configuration of a new process that stores up to 1 MiB, and the queue of its event loop.
+/// Creates the configuration of a new process that stores up to 1 MiB, and the queue of its event
+/// loop.
 pub fn config_and_queue(lines: &[&str]) -> (Arc<RouteConfig>, Arc<Queue>) {
     let config = config_of_process(Process::default(), lines);
     config.process.shared.start(1 << 20, 1 << 20, 1);
@@ -34,12 +35,12 @@ pub fn config_and_queue(lines: &[&str]) -> (Arc<RouteConfig>, Arc<Queue>) {
     (config, queue)
 }
 
-/// Configuration of a new process that stores up to 1 MiB.
+/// Creates the configuration of a new process that stores up to 1 MiB.
 pub fn config(lines: &[&str]) -> Arc<RouteConfig> {
     config_and_queue(lines).0
 }
 
-/// Request head of a method without a target.
+/// Returns the request head of a method without a target.
 pub fn request_head<'a>(
     method: &'a [u8],
     fields: &'a [Header<'a>],
@@ -51,7 +52,7 @@ pub fn request_head<'a>(
     }
 }
 
-/// Response head that a host forwards unchanged.
+/// Returns a response head that a host forwards unchanged.
 pub fn response_head<'a>(
     status: u16,
     content_length: Option<u64>,
@@ -70,7 +71,7 @@ pub fn response_head<'a>(
     }
 }
 
-/// Exchange of a POST with these header fields.
+/// Starts the exchange of a POST with these headers.
 pub fn posted(config: &Arc<RouteConfig>, fields: &[Header<'_>]) -> Exchange {
     let mut exchange = Exchange::new(Arc::clone(config));
     exchange
@@ -79,7 +80,8 @@ pub fn posted(config: &Arc<RouteConfig>, fields: &[Header<'_>]) -> Exchange {
     exchange
 }
 
-/// Driver of a request whose client accepts these codings, and the step after its look-up.
+/// Looks up a request whose client accepts these codings, and returns its driver with the next
+/// step.
 pub fn look_up(config: &Arc<RouteConfig>, body: &str, accepts: &str) -> (Driver, Step) {
     let mut driver = Driver::new(Arc::clone(config));
     let fields = [JSON, (b"Accept-Encoding", accepts.as_bytes())];
@@ -97,7 +99,7 @@ pub fn look_up(config: &Arc<RouteConfig>, body: &str, accepts: &str) -> (Driver,
     (driver, step)
 }
 
-/// JSON-RPC call that names a block by its hash.
+/// Encodes a JSON-RPC call that names a block by its hash.
 pub fn call(id: u32, method: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":["0x{:064x}",true]}}"#,
@@ -105,7 +107,7 @@ pub fn call(id: u32, method: &str) -> String {
     )
 }
 
-/// Body that is sent, in one piece.
+/// Returns the body that is sent to the client, in one piece.
 pub fn body(exchange: &Exchange) -> Vec<u8> {
     exchange.body().flatten().copied().collect()
 }

@@ -16,7 +16,7 @@ use crate::setup::{config, look_up, response_head, JSON};
 
 const BOUND: usize = 1024;
 
-/// Pseudorandom numbers that are equal in each run.
+/// A generator of pseudorandom numbers that are equal in each run.
 struct RandomChoices(u64);
 
 impl RandomChoices {
@@ -273,7 +273,7 @@ impl Case {
         self.calls.iter().filter(move |it| kinds.contains(&it.kind))
     }
 
-    /// The node's body before its content coding.
+    /// Returns the node's body before its content coding.
     fn text(&self) -> String {
         let answers: Vec<&str> = self.calls_for_node().map(|call| &*call.answer).collect();
         let array = |answers: &[&str]| format!("[{}]", answers.join(" ,\n"));
@@ -310,7 +310,7 @@ impl Case {
         call.answer.replacen(&call.id, "null", 1)
     }
 
-    /// The body and the content coding that the node sends.
+    /// Returns the body and the content coding that the node sends.
     fn body(&self) -> (Vec<u8>, Option<&'static str>) {
         let text = self.text().into_bytes();
         let gzip = |text: &[u8]| {
@@ -334,7 +334,7 @@ impl Case {
         }
     }
 
-    /// The part of the body that the host receives.
+    /// Returns the part of the body that the host receives.
     fn received(&self) -> (Vec<u8>, Option<&'static str>) {
         let (mut body, coding) = self.body();
         if self.ending != Ending::Whole {
@@ -345,7 +345,7 @@ impl Case {
         (body, coding)
     }
 
-    /// The part of the node's text that can be decompressed.
+    /// Returns the part of the node's text that can be decompressed.
     fn decoded(&self) -> Vec<u8> {
         let (received, _) = self.received();
         let mut text = Vec::new();
@@ -399,7 +399,7 @@ impl Case {
 const ERROR: &str = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"all"},"id":null}"#;
 const PRIMED: &str = r#""stored""#;
 
-/// The response that the client receives.
+/// The response of the proxy that the client receives.
 #[derive(Debug)]
 struct ClientResponse {
     status: u16,

@@ -73,7 +73,7 @@ fn mode(driver: &Driver) -> Mode {
     driver.exchange().unwrap().mode()
 }
 
-/// Number of permits in use.
+/// Returns the number of permits in use.
 fn used_permits(config: &RouteConfig) -> usize {
     config.process.transcodings.used()
 }

@@ -82,7 +82,7 @@ fn publish(mut exchange: Exchange, body: &str, now: u64) {
     fill.publish(now);
 }
 
-/// The result in a stored response.
+/// Returns the result in a stored response.
 fn stored_result(exchange: &Exchange) -> u64 {
     let text = String::from_utf8(body(exchange)).unwrap();
     let (_, result) = text.split_once(r#""result":"#).unwrap();

@@ -5,7 +5,8 @@ use sszip_core::memory::Budget;
 
 use crate::setup::{config_of_process, request_head, response_head, JSON};
 
-/// A driver that has buffered a response of `length` bytes, which compression did not shorten.
+/// Returns a driver that has buffered a response of `length` bytes, which compression did not
+/// shorten.
 fn buffered_response(budget: &Budget, length: usize) -> Driver {
     let config = config_of_process(budget.clone(), &["comp_level 0", "max_oneshot 64m"]);
     let mut driver = Driver::new(config);

@@ -147,7 +147,7 @@ fn unchecked_valid_response_is_a_hit_under_any_id() {
     }
 }
 
-/// Invalid bodies that begin and end like a response.
+/// Returns invalid bodies that begin and end like a response.
 fn invalid_responses(length: usize) -> Vec<Vec<u8>> {
     let good = long(length);
     let before = r#"{"jsonrpc":"2.0","id":1,"result":"#;

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use sszip_core::jsonrpc::key::{self, KeyError};
 use sszip_core::jsonrpc::scan::{ScanError, Scanner, ValueKind};
 
-/// A value as serde_json reads it.
+/// A JSON value as serde_json reads it, for comparison with the scanner.
 #[derive(Debug)]
 pub struct Node<'a> {
     /// Text of the value, unchanged.
@@ -20,7 +20,7 @@ pub struct Node<'a> {
     pub parts: Parts<'a>,
 }
 
-/// Parts of a value.
+/// The elements of an array, the members of an object, or none.
 #[derive(Debug)]
 pub enum Parts<'a> {
     /// No parts.
@@ -92,7 +92,7 @@ impl<'a> Node<'a> {
         Some(Node { raw, parts })
     }
 
-    /// Maximum nesting depth of the value.
+    /// Returns the maximum nesting depth of the value.
     pub fn depth(&self) -> usize {
         let deepest =
             |nodes: &mut dyn Iterator<Item = &Node>| 1 + nodes.map(Node::depth).max().unwrap_or(0);

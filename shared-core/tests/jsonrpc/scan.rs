@@ -211,7 +211,7 @@ fn scanner_agrees_with_serde_json_on_the_corpus() {
     assert!(files > 500, "{files}");
 }
 
-/// Pieces whose concatenation is nearly JSON.
+/// Generates pieces whose concatenation is nearly JSON.
 fn piece() -> impl Strategy<Value = String> {
     const WORDS: &[&str] = &[
         "{",
@@ -249,7 +249,7 @@ fn piece() -> impl Strategy<Value = String> {
     prop::sample::select(WORDS).prop_map(String::from)
 }
 
-/// Valid JSON texts.
+/// Generates valid JSON texts.
 pub fn json() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         prop::sample::select(

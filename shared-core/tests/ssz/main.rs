@@ -20,7 +20,7 @@ use sszip_core::ssz::{Schema, TypeId};
 
 use reference::{Choices, TABLE};
 
-/// The folder of recorded responses, if it exists next to the project.
+/// Returns the folder of recorded responses, if it exists next to the project.
 fn corpus() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus");
     folder.is_dir().then_some(folder)

@@ -471,7 +471,7 @@ fn split<'s>(schema: &Schema, types: &[TypeId], ssz: &'s [u8]) -> Option<Vec<&'s
     Some(parts)
 }
 
-/// Decisions that are taken from bytes, one after the other.
+/// The decisions of a test that are taken from a fuzzer's bytes, one after the other.
 pub struct Choices<'b>(pub &'b [u8]);
 
 impl Choices<'_> {

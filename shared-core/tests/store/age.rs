@@ -8,7 +8,7 @@ use sszip_core::cache::store::Store;
 
 use super::support::{body, config, count, folder, has, header, key, open, put, reopen, NOW};
 
-/// Milliseconds of the system clock, by which RocksDB records the creation of an SST file.
+/// Reads the system clock in milliseconds, by which RocksDB records the creation of an SST file.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     u64::try_from(since.as_millis()).unwrap()

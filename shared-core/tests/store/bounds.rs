@@ -9,7 +9,7 @@ use sszip_core::cache::store::{Store, StoreConfig};
 
 use super::support::{config, folder, header, key, open, put, reopen, NOW};
 
-/// Bytes of all files below `path`. Files may be created and removed meanwhile.
+/// Returns the bytes of all files below `path`. Files may be created and removed meanwhile.
 fn du(path: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(path) else {
         return 0;
@@ -24,7 +24,7 @@ fn du(path: &Path) -> u64 {
         .sum()
 }
 
-/// A body of `length` bytes, from a fast generator.
+/// Returns a body of `length` bytes from a fast generator.
 fn noise(n: u64, length: usize) -> Vec<u8> {
     let mut state = n | 1;
     let words = std::iter::repeat_with(|| {

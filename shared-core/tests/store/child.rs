@@ -12,7 +12,7 @@ const ROLE: &str = "SSZIP_STORE_CHILD";
 const FOLDER: &str = "SSZIP_STORE_FOLDER";
 const ARGUMENT: &str = "SSZIP_STORE_ARGUMENT";
 
-/// A child process and its reports.
+/// A child process of the test binary, and the reports that it writes.
 pub struct Running {
     child: Child,
     pub reports: Receiver<String>,

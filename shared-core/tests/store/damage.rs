@@ -36,7 +36,7 @@ pub fn fill_and_wait(folder: &Path) {
     std::thread::sleep(Duration::from_secs(60));
 }
 
-/// A store as `kill -9` leaves it.
+/// Returns the folder of a store whose process was killed.
 fn killed() -> TempDir {
     let folder = folder();
     let child = start("fill", folder.path(), 0, &[]);
@@ -45,7 +45,7 @@ fn killed() -> TempDir {
     folder
 }
 
-/// A store that was closed.
+/// Returns the folder of a store that was closed.
 fn closed() -> TempDir {
     let folder = folder();
     let (store, _) = open(&config(folder.path()));
@@ -67,7 +67,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Files of the store whose name begins or ends with `kind`, the largest first.
+/// Returns the files of the store whose name begins or ends with `kind`, the largest first.
 fn files(config: &StoreConfig, kind: &str) -> Vec<PathBuf> {
     let folders = [config.path.clone(), config.path.join("db")];
     let mut files: Vec<_> = folders

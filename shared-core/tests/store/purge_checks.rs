@@ -10,7 +10,7 @@ use sszip_core::cache::{Key, Namespace};
 
 use super::support::key;
 
-/// The properties of an entry that a purge compares.
+/// The properties of an entry that purge checks compare.
 #[derive(Clone, Debug)]
 struct StoredEntry {
     key: Key,
@@ -43,7 +43,7 @@ impl StoredEntry {
     }
 }
 
-/// Whether the model refuses the entry: it compares all purges in turn.
+/// Returns whether the model refuses the entry: it compares all purges in turn.
 fn refuses(purges: &[(PurgeScope, u64)], entry: &StoredEntry) -> bool {
     purges
         .iter()

@@ -21,7 +21,7 @@ pub fn key(n: u64) -> Key {
     *blake3::hash(&n.to_le_bytes()).as_bytes()
 }
 
-/// Bytes that no encoder shortens, different for each `n`.
+/// Returns bytes that no encoder shortens, different for each `n`.
 pub fn body(n: u64, length: usize) -> Vec<u8> {
     let mut body = vec![0; length];
     let mut hasher = blake3::Hasher::new();
@@ -30,7 +30,7 @@ pub fn body(n: u64, length: usize) -> Vec<u8> {
     body
 }
 
-/// Header of an entry of block `n`, fetched now.
+/// Returns the header of an entry of block `n`, fetched now.
 pub fn header(store: &Store, n: u64) -> RecordHeader {
     RecordHeader {
         about: StoreAttributes {
@@ -59,7 +59,7 @@ pub fn put(store: &Store, n: u64, length: usize) {
     panic!("busy for ten seconds");
 }
 
-/// Whether entry `n` is found; if so, its bytes must equal [`body`].
+/// Returns whether entry `n` is found; if so, its bytes must equal [`body`].
 pub fn has(store: &Store, n: u64) -> bool {
     let Some(stored) = store.get(&key(n), NOW) else {
         return false;
@@ -69,7 +69,7 @@ pub fn has(store: &Store, n: u64) -> bool {
     true
 }
 
-/// Number of entries of `0..n` that are found.
+/// Counts the entries of `0..n` that are found.
 pub fn count(store: &Store, n: u64) -> u64 {
     (0..n).map(|n| u64::from(has(store, n))).sum()
 }

@@ -6,7 +6,7 @@ use sszip_core::exchange::drive::{Driver, Step};
 use sszip_core::exchange::BodyStreamError;
 use sszip_core::gzip::stream::Flush;
 
-/// The way in which the node's body ends.
+/// The way in which the node's body ends: without a sign of truncation, or with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Without a sign of truncation.

@@ -22,7 +22,7 @@ fn config(host: &EventLoopsHost) -> Arc<RouteConfig> {
     Arc::new(directives.resolve(host.process.clone()))
 }
 
-/// A node whose responses all change with its version.
+/// A simulated node whose responses all change with its version.
 #[derive(Default)]
 struct Chain {
     version: AtomicU64,

@@ -31,7 +31,7 @@ enum Event {
     End,
 }
 
-/// Work that takes long, on a thread of its own.
+/// A task that takes long, for a thread other than the event loop's.
 enum LongTask {
     Code(Sender<Event>, usize, Job),
     /// Stores a fill, and then sends the response to the client.

@@ -12,7 +12,7 @@ use sszip_core::mode::Mode;
 use super::driven::{client_body, sent, End};
 use super::fields::{bytes, edited, Fields};
 
-/// A request of a client.
+/// A request of a client, as a host in memory receives it.
 pub struct Request {
     pub config: Arc<RouteConfig>,
     pub method: String,
@@ -33,7 +33,7 @@ pub struct Request {
 
 pub type NodeFunction = Box<dyn FnOnce(&[u8]) -> Option<Node> + Send>;
 
-/// A response of the node.
+/// A response of the node: head and body, and the way in which it ends.
 pub struct Node {
     pub status: u16,
     pub headers: Fields,
@@ -64,14 +64,14 @@ pub trait Host: Sync {
     fn request(&self, request: Request) -> Result<Answer, String>;
 }
 
-/// A request in flight.
+/// A request in flight on a host, with its driver.
 pub struct Task {
     driver: Driver,
     request: Request,
     purged: u64,
 }
 
-/// The next action for a task.
+/// The next action of a host for a task: forward, wait, run a job or respond.
 pub enum NextAction {
     /// Wait for a wakeup, then call [`Task::look_up`].
     Wait,

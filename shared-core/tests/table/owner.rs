@@ -71,7 +71,7 @@ impl Drop for OwnerThread {
     }
 }
 
-/// A stored entry: its bytes, its expiry time and the time of its storage.
+/// An entry of the owner: its bytes, its expiry time and the time of its storage.
 struct StoredEntry {
     bytes: Vec<u8>,
     expires_at: u64,

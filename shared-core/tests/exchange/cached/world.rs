@@ -29,7 +29,7 @@ pub struct OpenRequest {
     pub waits: bool,
 }
 
-/// Responses of the node, with the times of their requests.
+/// The node's responses to each call and caller, with the times of their requests.
 pub type NodeResponses = BTreeMap<(usize, Caller), Vec<(u64, String)>>;
 
 pub struct CacheModel {

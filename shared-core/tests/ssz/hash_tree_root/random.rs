@@ -51,7 +51,7 @@ fn types() -> impl Strategy<Value = Type> {
     })
 }
 
-/// Pseudorandom numbers from a seed (xorshift64).
+/// A generator of pseudorandom numbers from a seed (xorshift64).
 pub struct Numbers(pub u64);
 
 impl Numbers {
