@@ -356,8 +356,8 @@ ngx_http_sszip_create_loc_conf(ngx_conf_t *cf)
 
 
 /*
- * Merges the settings of a location with those of the enclosing block, and
- * adds the route to the core.
+ * Merges the settings of a location with the enclosing block's, and adds the
+ * route to the core.
  */
 
 static char *

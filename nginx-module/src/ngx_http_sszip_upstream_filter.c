@@ -87,8 +87,8 @@ ngx_http_sszip_upstream_header_filter(ngx_http_request_t *r)
 
 
 /*
- * Evaluates the upstream's head, and replaces the response by a stale one if
- * the core says so.
+ * Passes the upstream's head to the core, which may replace the response by a
+ * stale one.
  */
 
 static ngx_int_t

@@ -19,7 +19,7 @@ use self::pool::Pool;
 use crate::body_slices::BodySlices;
 use crate::page::Form;
 
-/// The lists of which a witness consists.
+/// A list of a witness: state, codes, keys or headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum List {
     State,
