@@ -51,7 +51,7 @@ use values::{flag, inherit_unset, invalid, set_once, single_value, Range, Unit, 
 pub use values::{DirectiveError, DirectiveLocation};
 pub use verify::{VerifyConfig, ALL as ALL_HITS};
 
-/// The content codings that upstream requests accept: identity only, or those of the client.
+/// The content codings that upstream requests accept: identity only, or the client's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamEncoding {
     /// `Accept-Encoding: identity`, independent of the client.

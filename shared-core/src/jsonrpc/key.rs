@@ -104,8 +104,8 @@ impl fmt::Debug for KeyBuilder {
     }
 }
 
-/// Returns the cache key of one call of `method` with the vary key `scope`. Errors: those of
-/// [`KeyBuilder::key`].
+/// Returns the cache key of one call of `method` with the vary key `scope`. Has the
+/// errors of [`KeyBuilder::key`].
 pub fn key(scope: &[u8], method: &[u8], params: Option<&[u8]>) -> Result<Key, KeyError> {
     KeyBuilder::for_vary_key(scope).key(method, params)
 }

@@ -104,7 +104,7 @@ impl Check<'_> {
     }
 
     /// Checks the offsets and the fixed-size fields of a container in one pass, then each of its
-    /// variable-size fields; the result is that of the latter. `None`: an offset or a fixed-size
+    /// variable-size fields; it returns the result for the latter. `None`: an offset or a fixed-size
     /// field is invalid, and the slow path reports it.
     fn check_container_fast(
         &self,
@@ -185,7 +185,7 @@ impl Check<'_> {
     }
 
     /// Checks the elements of a list or vector whose type has no fixed size, and their number: at
-    /// most `limit`, and `exactly` that of a vector.
+    /// most `limit`, and `exactly` the length of a vector.
     fn variable(
         &self,
         of: TypeId,

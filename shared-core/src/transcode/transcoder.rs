@@ -360,7 +360,7 @@ pub(crate) const fn estimated_ssz_length(json: usize) -> usize {
     json / 2
 }
 
-/// Estimates the length in the format `to` of light client updates, of which `received` bytes
+/// Estimates the length in the format `to` of light client updates after `received` bytes
 /// arrived.
 fn estimated_updates_length(to: Format, received: u64) -> usize {
     match to {

@@ -49,8 +49,8 @@ pub struct OwnerEntry {
     pub is_to_be_stored: bool,
 }
 
-/// The event streams and leases for which something has happened, so that the server wakes those
-/// who wait for them.
+/// The event streams and leases for which something has happened, so that the server wakes their
+/// requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notifications {
     /// Event streams with new events.

@@ -139,8 +139,8 @@ impl Flights {
         Some(Role::Follower)
     }
 
-    /// Makes `waiter`, a request for the same key, a follower of the caller's own flight: the
-    /// flight of which the caller has the leadership. Returns `None` if memory is refused, and
+    /// Makes `waiter`, a request for the same key, a follower of the flight that the caller
+    /// leads. Returns `None` if memory is refused, and
     /// `waiter` does not follow.
     pub fn follow(&self, token: &Leadership, waiter: Waiter) -> Option<()> {
         locked(&self.0).follow(&token.0, waiter)

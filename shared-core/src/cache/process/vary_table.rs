@@ -26,7 +26,7 @@ pub enum VaryUpdate {
     TooMany,
 }
 
-/// The names of the request headers on which the responses of each route depend, learnt from their
+/// The names of the request headers on which the responses of each route depend, recorded from their
 /// `Vary`. The table saves a second lookup and decides nothing else: a response whose names are
 /// forgotten here, or were recorded by another process, is not found, and is never sent in place of
 /// another one.

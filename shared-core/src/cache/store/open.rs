@@ -54,7 +54,7 @@ pub enum OpenOutcome {
     },
 }
 
-/// The damage, or the older format, because of which a store was set aside and replaced by an empty
+/// The damage, or the older format, that made the process set a store aside and create an empty
 /// one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {

@@ -60,7 +60,7 @@ pub(super) struct FieldLine {
     pub(super) ty: String,
 }
 
-/// Reads a type table, and adds its definitions to those of the earlier tables.
+/// Reads a type table, and adds its definitions to the definitions of earlier tables.
 pub(super) fn read(
     source: &'static str,
     text: &str,

@@ -24,8 +24,8 @@ const MAX_SHORT_BYTES: usize = 256;
 // a field's name, a short string and its closing quote, a number
 const _: () = assert!(MIN_ROOM > FIELD_PREFIX_BYTES + 2 * MAX_SHORT_BYTES + number::DIGITS + 64);
 
-/// A converter of one SSZ value to JSON, which is written piece by piece into buffers of the
-/// caller.
+/// A converter of one SSZ value to JSON, which is written into buffers of the caller, one after the
+/// other.
 #[derive(Debug)]
 pub struct ToJson<'s, B> {
     schema: &'s Schema,

@@ -22,7 +22,7 @@ pub(super) struct Witness {
     element: Option<usize>,
 }
 
-/// One of the lists of a witness: its position in the SSZ, and the length of its RLP.
+/// A list of a witness: its position in the SSZ, and the length of its RLP.
 #[derive(Clone, Debug)]
 struct List {
     range: Range<usize>,

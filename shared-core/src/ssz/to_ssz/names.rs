@@ -100,7 +100,7 @@ pub(super) enum TokenLength {
     Cut(usize),
 }
 
-/// Reads a string of which at most `most` bytes are needed: the whole string, or a prefix of at
+/// Reads a string up to `most` bytes: the whole string, or a prefix of at
 /// least `most` bytes.
 pub(super) fn text_prefix(
     bytes: &[u8],

@@ -9,7 +9,7 @@ use crate::ssz::{self, blob_hashes, check, path, select, Preset, Schema};
 use crate::transcode::transcoder::{write_json, ReserveBytes};
 use crate::transcode::{TranscodeError, TYPE};
 
-/// A client's request to the REST route, of which the head was read: the fork of its payload, or
+/// A client's request to the REST route after its head was read: the fork of its payload, or
 /// the problem with its head.
 #[derive(Clone, Debug)]
 pub struct RestRequest(Result<Fork, RequestProblem>);

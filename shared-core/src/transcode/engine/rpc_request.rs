@@ -56,8 +56,8 @@ impl From<SszError> for Refusal {
     }
 }
 
-/// A client's call of `engine_newPayloadWithWitness`, of which only the method is known before its
-/// body is complete.
+/// A client's call of `engine_newPayloadWithWitness`. Only its method is known before its body is
+/// complete.
 #[derive(Clone, Debug)]
 pub struct RpcRequest {
     version: u8,
@@ -188,7 +188,7 @@ fn submission(
     })
 }
 
-/// Splits the text of an array into the texts of its elements, of which at most 8 are returned;
+/// Splits the text of an array into the texts of its elements, at most the first 8;
 /// `None` if it is no array.
 fn split(array: &[u8]) -> Option<Vec<&[u8]>> {
     // no version has more params

@@ -9,7 +9,7 @@ use crate::cache::chain::ChainChange;
 /// The hash of a block (Beacon API: its root).
 pub type BlockHash = [u8; 32];
 
-/// The chain id and the first block of a chain, which together tell it from others.
+/// The chain id and the first block of a chain, which together identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ChainIdentity {
     /// Chain id of EIP-155; `None` if the node's API has none.
