@@ -51,7 +51,7 @@ impl Connector {
     /// must be signed by an authority in the file `ca`, or by one that the system trusts.
     ///
     /// # Errors
-    /// What is wrong with the node's name, or with the certificates. The message is for operators.
+    /// The node's name or the certificates are invalid. The message is for operators.
     pub fn new(endpoint: &Endpoint, ca: Option<&Path>) -> Result<Self, String> {
         let tls = match &endpoint.transport {
             Transport::Tcp {

@@ -38,7 +38,7 @@ pub struct HttpNode {
 /// Returns the headers of each request to a node: `User-Agent` and the configured ones.
 ///
 /// # Errors
-/// What is wrong with the configured headers, without their values.
+/// A configured header is invalid. The message does not contain its value.
 pub fn request_headers(follow: &HeadSource) -> Result<HeaderMap, String> {
     let mut fields = HeaderMap::new();
     let software = concat!("sszip/", env!("CARGO_PKG_VERSION"));
@@ -59,7 +59,7 @@ impl HttpNode {
     /// Creates the client of the followed node.
     ///
     /// # Errors
-    /// What is wrong with its configuration. The message is for operators.
+    /// The configuration is invalid. The message is for operators.
     pub fn new(
         follow: &HeadSource,
         endpoint: &Endpoint,

@@ -39,7 +39,7 @@ impl NodeClient {
     /// reports them without a poll.
     ///
     /// # Errors
-    /// What is wrong with its configuration. The message is for operators.
+    /// The configuration is invalid. The message is for operators.
     pub fn new(follow: &HeadSource, news: Arc<Notify>) -> Result<Self, String> {
         let endpoint = Endpoint::parse(&follow.url).ok_or("it has no URL of a node")?;
         let timeout = Duration::from_millis(follow.interval).clamp(LEAST_TIMEOUT, MOST_TIMEOUT);

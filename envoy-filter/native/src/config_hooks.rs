@@ -26,7 +26,8 @@ unsafe fn with(config: *const c_void, call: impl FnOnce(&BackgroundRequests)) {
 /// Passes the response head of a background request to its exchange.
 ///
 /// # Safety
-/// As of [`with`]; `headers` are `number` headers, valid during the call.
+/// The caller meets the requirements of [`with`]; `headers` are `number` headers, valid during the
+/// call.
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_headers(
     _envoy: FilterConfigPtr,
@@ -47,7 +48,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
 /// Passes a piece of the response body of a background request to its exchange.
 ///
 /// # Safety
-/// As of [`with`]; `body` is `pieces` slices, valid during the call.
+/// The caller meets the requirements of [`with`]; `body` is `pieces` slices, valid during the call.
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_data(
     _envoy: FilterConfigPtr,
@@ -68,7 +69,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
 /// Ends a background request whose response is complete, trailers included.
 ///
 /// # Safety
-/// As of [`with`].
+/// The caller meets the requirements of [`with`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_complete(
     _envoy: FilterConfigPtr,
@@ -82,7 +83,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_
 /// Ends a background request that was reset.
 ///
 /// # Safety
-/// As of [`with`].
+/// The caller meets the requirements of [`with`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_stream_reset(
     _envoy: FilterConfigPtr,

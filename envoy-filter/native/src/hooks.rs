@@ -45,7 +45,7 @@ pub fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
 
 /// The reason why a hook did nothing: the exchange is in use or has failed.
 enum HookError {
-    /// There is no exchange, or an outer hook uses it, whose call to Envoy led
+    /// The exchange does not exist, or an outer hook uses it, whose call to Envoy led
     /// to this hook.
     InUse,
     /// The exchange has panicked, now or before. Bytes that Envoy does not
@@ -125,7 +125,7 @@ impl Filter {
 /// Runs the body of a hook of a stream on the stream's exchange.
 ///
 /// # Safety
-/// As of [`handle`].
+/// The caller meets the requirements of [`handle`].
 unsafe fn act(
     stream: FilterPtr,
     filter: *const c_void,
@@ -315,7 +315,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_destroy(filter: *co
 /// Handles the request head.
 ///
 /// # Safety
-/// As of [`handle`].
+/// The caller meets the requirements of [`handle`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
     stream: FilterPtr,
@@ -341,7 +341,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_headers(
 /// Handles a piece of the request body.
 ///
 /// # Safety
-/// As of [`handle`].
+/// The caller meets the requirements of [`handle`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
     stream: FilterPtr,
@@ -364,7 +364,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
 /// Handles the request trailers.
 ///
 /// # Safety
-/// As of [`handle`].
+/// The caller meets the requirements of [`handle`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(
     stream: FilterPtr,
@@ -382,7 +382,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(
 /// Handles the response head.
 ///
 /// # Safety
-/// As of [`handle`].
+/// The caller meets the requirements of [`handle`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
     stream: FilterPtr,
@@ -401,7 +401,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
 /// Handles a piece of the response body.
 ///
 /// # Safety
-/// As of [`handle`].
+/// The caller meets the requirements of [`handle`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
     stream: FilterPtr,
@@ -420,7 +420,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
 /// Handles the response trailers.
 ///
 /// # Safety
-/// As of [`handle`].
+/// The caller meets the requirements of [`handle`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(
     stream: FilterPtr,
@@ -438,7 +438,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(
 /// Handles an event of the stream's scheduler.
 ///
 /// # Safety
-/// As of [`handle`].
+/// The caller meets the requirements of [`handle`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
     stream: FilterPtr,
@@ -467,7 +467,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
 /// Handles a local reply of Envoy.
 ///
 /// # Safety
-/// As of [`handle`].
+/// The caller meets the requirements of [`handle`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
     stream: FilterPtr,
@@ -490,7 +490,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_local_reply(
 /// Ends the exchange of a complete stream, which Envoy destroys next.
 ///
 /// # Safety
-/// As of [`handle`].
+/// The caller meets the requirements of [`handle`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(
     stream: FilterPtr,
@@ -576,7 +576,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_http_stream_reset(
 /// itself suspends reading from the upstream.
 ///
 /// # Safety
-/// As of [`handle`].
+/// The caller meets the requirements of [`handle`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark(
     _stream: FilterPtr,
@@ -591,7 +591,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_downstream_above_wr
 /// Resumes the filter's own responses, because the client reads again.
 ///
 /// # Safety
-/// As of [`handle`].
+/// The caller meets the requirements of [`handle`].
 #[no_mangle]
 pub unsafe extern "C" fn envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark(
     stream: FilterPtr,

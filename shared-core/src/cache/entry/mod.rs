@@ -35,7 +35,7 @@ pub enum IdPosition {
     BeforeResult,
     /// The result comes first.
     AfterResult,
-    /// There is no id: the entry is the body of a GET.
+    /// The body has no id: the entry is the body of a GET.
     None,
 }
 
@@ -236,7 +236,7 @@ enum IdentityCache {
     Unused,
     UsedOnce,
     Cached(Bytes),
-    /// There is no space for them.
+    /// Space for the bytes is not available.
     Disabled,
 }
 
