@@ -84,6 +84,8 @@ def envoy(start_envoy, second):
         routes,
         workers=2,
         clusters=[cluster("second", pipe(second.path)), gone],
+        # Clients that still send when they are answered must not be reset.
+        http={"delayed_close_timeout": "1s"},
     )
 
 
