@@ -11,7 +11,7 @@
 //! with `piece` bytes at a time, or `describe`: each name of the schema with its type.
 //! `{"error": "...", "at": 4}` is a response, too.
 
-use std::collections::HashMap;
+use sszip_core::hash_keys::HashMap;
 use std::error::Error;
 use std::io::{self, BufRead, Read, Write};
 
@@ -40,7 +40,7 @@ type OracleResponse = Result<Vec<u8>, ssz::SszError>;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut input = io::stdin().lock();
     let mut output = io::stdout().lock();
-    let mut tables = HashMap::new();
+    let mut tables = HashMap::default();
     let mut line = String::new();
     while input.read_line(&mut line)? != 0 {
         let question: OracleRequest = serde_json::from_str(&line)?;

@@ -21,6 +21,7 @@
 //! | [`config`]         | directives as operators write them, validated once           |
 //! | [`memory`]         | the memory budget of a process, shortage of memory           |
 //! | [`bytes`]          | copies that report a refused allocation                      |
+//! | [`hash_keys`]      | maps with the hash keys of the process                       |
 //! | [`lock`]           | locks that ignore poisoning                                  |
 //! | [`log`]            | escapes for foreign text in log lines                        |
 //! | [`metrics`]        | counters, gauges and histograms                              |
@@ -44,6 +45,7 @@ mod faults;
 #[allow(unsafe_code)]
 pub mod ffi;
 pub mod gzip;
+pub mod hash_keys;
 pub mod json;
 pub mod jsonrpc;
 pub mod lock;

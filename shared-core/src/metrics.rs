@@ -422,7 +422,7 @@ impl ExchangeTally {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
+    use crate::hash_keys::HashSet;
 
     use super::{counters, names, COUNTERS, GAUGES, HISTOGRAMS, METHODS, METHOD_HITS};
     use crate::jsonrpc::methods;
@@ -436,7 +436,7 @@ mod tests {
             Some("rpc.other")
         );
         assert_eq!(names[METHOD_HITS - 1], names[METHODS + methods::NUMBER]);
-        let mut seen = HashSet::new();
+        let mut seen = HashSet::default();
         let others = GAUGES.into_iter().chain(HISTOGRAMS).map(str::to_owned);
         for name in names.into_iter().flatten().chain(others) {
             let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');

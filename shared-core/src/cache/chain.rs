@@ -7,7 +7,7 @@
 
 mod state;
 
-use std::collections::HashMap;
+use crate::hash_keys::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 

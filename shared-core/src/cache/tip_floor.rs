@@ -256,7 +256,7 @@ impl FloorTable {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use crate::hash_keys::HashMap;
     use std::sync::Mutex;
 
     use super::*;
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn sandboxes_share_the_floor_of_a_namespace_in_a_store_of_the_host() {
-        let store = Arc::new(HostedFloors(Mutex::new(Some(HashMap::new()))));
+        let store = Arc::new(HostedFloors(Mutex::new(Some(HashMap::default()))));
         let floors = FloorSource::Hosted(store);
         let [here, elsewhere] = [1, 1].map(|name| floors.floor(&[name; 16]));
         let other = floors.floor(&[2; 16]);

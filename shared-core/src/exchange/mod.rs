@@ -50,12 +50,11 @@ pub use head::{HeadEdit, Header, RequestHead, ResponseHead};
 pub use machine::Exchange;
 pub use stream_encoder::BodyStreamError;
 
-use crate::gzip;
-use crate::jsonrpc::ids;
+use crate::{gzip, hash_keys};
 
 /// Initializes the values that all exchanges of a process share, at a time when there is memory
 /// for it.
 pub fn prepare() {
-    ids::prepare();
+    hash_keys::prepare();
     gzip::prepare();
 }

@@ -1,6 +1,7 @@
 //! Purge checks, compared with a model that records all purges.
 
-use std::collections::{BTreeMap, HashMap};
+use sszip_core::hash_keys::HashMap;
+use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use sszip_core::cache::class::Class;
@@ -148,7 +149,7 @@ fn check_many_purges(
 ) {
     let mut purges = PurgeRecords::new(1);
     let mut rows = PurgeRows::from_purges(&purges);
-    let mut newest = HashMap::new();
+    let mut newest = HashMap::default();
     for scope in scopes {
         let (generation, changes) = purges.add(&scope);
         rows.apply(changes);

@@ -1,7 +1,7 @@
 //! A host like a proxy-wasm sandbox: it has no memory, no connection and no timer, and queries
 //! its owner by callouts, which the host makes after each of its own calls.
 
-use std::collections::HashMap;
+use sszip_core::hash_keys::HashMap;
 use std::sync::{Arc, Mutex};
 
 use sszip_core::cache::link::callout::{CalloutClient, CalloutLimits};

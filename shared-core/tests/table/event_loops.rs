@@ -1,7 +1,7 @@
 //! A host of several event loops: each has a thread and requests of its own, while encoders,
 //! nodes and an owner run on other threads. No timer runs: a follower waits until it is woken.
 
-use std::collections::HashMap;
+use sszip_core::hash_keys::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
@@ -95,7 +95,7 @@ impl EventLoopsHost {
                 events: sender.clone(),
                 longs: longs.clone(),
                 number,
-                tasks: HashMap::new(),
+                tasks: HashMap::default(),
             };
             events.push(sender);
             threads.push(std::thread::spawn(move || here.run(&receiver)));

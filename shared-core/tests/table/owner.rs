@@ -1,6 +1,6 @@
 //! An owner in the same process that replies on a thread of its own, after any delay.
 
-use std::collections::HashMap;
+use sszip_core::hash_keys::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex, Weak};
@@ -104,7 +104,7 @@ impl InProcessOwner {
     }
 
     fn serve(&self, receiver: &Receiver<OwnerQuery>, shared: &Weak<Shared>) {
-        let mut stored: HashMap<Key, StoredEntry> = HashMap::new();
+        let mut stored: HashMap<Key, StoredEntry> = HashMap::default();
         let find = |stored: &HashMap<Key, StoredEntry>, key: &Key, now| {
             let entry = Arc::new(stored.get(key)?.entry(now)?);
             Some(entry)

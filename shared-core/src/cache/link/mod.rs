@@ -21,7 +21,8 @@ mod replies;
 mod request_queue;
 mod unclaimed_replies;
 
-use std::collections::{HashMap, VecDeque};
+use crate::hash_keys::HashMap;
+use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,6 @@
 //! Replies and entries until their waiters claim them.
 
-use std::collections::HashMap;
+use crate::hash_keys::HashMap;
 use std::sync::Arc;
 
 use super::purge::AdminReply;

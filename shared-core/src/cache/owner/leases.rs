@@ -10,8 +10,9 @@
 //!
 //! No function waits: the caller sends the events.
 
+use crate::hash_keys::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use super::processes::ProcessName;
 use crate::cache::Key;
@@ -58,7 +59,7 @@ impl Leases {
     /// Creates a table that grants at most `most` leases at a time.
     pub fn new(most: usize) -> Self {
         Self {
-            leases: HashMap::new(),
+            leases: HashMap::default(),
             ends: BTreeSet::new(),
             most,
         }

@@ -5,7 +5,8 @@
 //! that reads nothing receives no lease, so a purge waits for it for at most [`memory_lease`],
 //! whatever is queued in between.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use crate::hash_keys::HashMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::cache::owner_event::OwnerEvent;

@@ -5,7 +5,7 @@
 //! store knows, so a purge is in effect from the moment it is known. The entries that it covers
 //! are [swept](Owner::sweep) out of memory later, in small steps.
 
-use std::collections::HashMap;
+use crate::hash_keys::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -140,7 +140,7 @@ impl Owner {
             shared: Mutex::new(Shared {
                 leases: Leases::new(MAX_LEASES),
                 ended: Vec::new(),
-                published_numbers: HashMap::new(),
+                published_numbers: HashMap::default(),
                 processes: Processes::new(generation, now.monotonic),
             }),
             effect: RwLock::new(()),

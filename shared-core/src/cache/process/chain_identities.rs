@@ -7,7 +7,8 @@
 //! have not been seen with the namespace gets the responses that identify the chain from the node
 //! ([`is_verified`](ChainIdentities::is_verified)).
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use crate::hash_keys::{HashMap, HashSet};
+use std::collections::VecDeque;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;

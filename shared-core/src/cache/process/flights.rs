@@ -20,8 +20,9 @@
 //! which no response arrived. A waiting request never leads and a leader never waits, so that no
 //! two requests wait for each other.
 
+use crate::hash_keys::HashMap;
 use std::collections::hash_map;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use super::wake::Waiter;

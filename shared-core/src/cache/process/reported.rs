@@ -1,6 +1,6 @@
 //! Namespaces for which the host's log has a line.
 
-use std::collections::HashSet;
+use crate::hash_keys::HashSet;
 use std::sync::Mutex;
 
 use crate::cache::Namespace;

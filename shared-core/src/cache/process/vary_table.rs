@@ -1,6 +1,6 @@
 //! The vary table: the request headers on which the responses of each route depend.
 
-use std::collections::HashMap;
+use crate::hash_keys::HashMap;
 
 use super::per_loop::PerLoop;
 use crate::cache::vary_key::{short_hash, HeaderNames, VaryKey, NAME_SEPARATOR};

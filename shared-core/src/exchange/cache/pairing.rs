@@ -6,8 +6,8 @@
 //! the ids that they have: the pairing decides their order and their maximum lengths.
 
 use super::split_batch::{BatchSource, OutOfMemory};
+use crate::hash_keys::HashMap;
 use crate::jsonrpc::batch_elements::Elements;
-use crate::jsonrpc::ids::by_id;
 
 /// The assignment of the node's responses, as indices into its response array, to the calls of a
 /// batch.
@@ -44,7 +44,7 @@ pub(super) fn pair(
     pairing.of_call.resize(calls.len(), None);
     let mut uses = filled(answers.len(), CallState::Free)?;
     // the first response with each id, and for each response the next one with its id
-    let mut first = by_id();
+    let mut first = HashMap::default();
     first.try_reserve(answers.len()).map_err(|_| OutOfMemory)?;
     let mut next: Vec<Option<usize>> = filled(answers.len(), None)?;
     for (at, answer) in answers.iter().enumerate().rev() {

@@ -33,7 +33,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Returns the member of a recorded response at `path`.
 fn part<'j>(json: &'j [u8], path: &[&str]) -> &'j str {
-    type Object<'j> = std::collections::HashMap<String, &'j RawValue>;
+    type Object<'j> = sszip_core::hash_keys::HashMap<String, &'j RawValue>;
     let mut part = std::str::from_utf8(json).unwrap();
     for name in path {
         let object: Object<'_> = serde_json::from_str(part).unwrap();

@@ -20,7 +20,8 @@ mod owner_state;
 mod query_queue;
 mod replies;
 
-use std::collections::{HashMap, VecDeque};
+use crate::hash_keys::HashMap;
+use std::collections::VecDeque;
 use std::sync::atomic::AtomicU64;
 use std::sync::Mutex;
 
@@ -229,7 +230,7 @@ impl CalloutClient {
             state: Mutex::new(State {
                 queries: VecDeque::new(),
                 favours: BackgroundQueue::with_capacity_bytes(bounds.most_bytes),
-                under_way: HashMap::new(),
+                under_way: HashMap::default(),
                 last: CalloutId(0),
                 next_due: u64::MAX,
                 claims: UnclaimedReplies::default(),

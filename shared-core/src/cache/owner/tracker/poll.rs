@@ -1,6 +1,6 @@
 //! The queries and results of a poll.
 
-use std::collections::{HashMap, HashSet};
+use crate::hash_keys::{HashMap, HashSet};
 
 use super::types::{Block, BlockHash, NodeQuery, NodeResult};
 
@@ -33,7 +33,7 @@ impl Poll {
             sent: first.iter().copied().collect(),
             first: Some(first),
             is_identity_due,
-            answers: HashMap::new(),
+            answers: HashMap::default(),
         }
     }
 

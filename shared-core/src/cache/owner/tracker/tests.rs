@@ -1,6 +1,6 @@
 //! Scripts of a node's chain and the expected moves, one per rule.
 
-use std::collections::HashMap;
+use crate::hash_keys::HashMap;
 
 use super::{
     Block, BlockHash, ChainChange, ChainIdentity, ChainRecord, FinalityMark, NodeQuery, NodeResult,
@@ -40,7 +40,7 @@ impl Node {
     pub(super) fn with_chain_id(chain_id: u64, branch: u8, length: u64) -> Self {
         let mut node = Self {
             chain: Vec::new(),
-            known: HashMap::new(),
+            known: HashMap::default(),
             finalized: Ok(None),
             syncing: Ok(false),
             chain_id,

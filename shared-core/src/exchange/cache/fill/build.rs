@@ -22,9 +22,10 @@ use crate::exchange::cache::format_pair::are_equal_in_value;
 use crate::exchange::head::{is_byte_dependent_header, Coding};
 use crate::gzip::inflate::{self, InflateError};
 use crate::gzip::oneshot::off_loop_length;
+use crate::hash_keys::HashMap;
 use crate::jsonrpc::block::ResultBlock;
 use crate::jsonrpc::depth_check::is_shallow;
-use crate::jsonrpc::ids::{by_id, counted};
+use crate::jsonrpc::ids::counted;
 use crate::jsonrpc::response::{Outcome, Response};
 use crate::jsonrpc::response_ends::locate_result;
 use crate::jsonrpc::{response, scan};
@@ -368,7 +369,7 @@ impl Fill {
         let Some(ids) = counted(answers.iter().map(|answer| &body[answer.id.clone()])) else {
             return built;
         };
-        let mut wanted_by_id = by_id();
+        let mut wanted_by_id = HashMap::default();
         if wanted_by_id.try_reserve(wanted.len()).is_err() {
             return built;
         }
