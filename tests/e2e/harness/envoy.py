@@ -108,7 +108,7 @@ class Envoy(LoggedServer):
         last=(),
         environment=None,
     ):
-        self.prefix = pathlib.Path(tempfile.mkdtemp(prefix="sszip-envoy-", dir="/tmp"))
+        self.prefix = pathlib.Path(tempfile.mkdtemp(prefix="sszip-envoy-"))
         self.port, self.admin = free_port(), free_port()
         self.concurrency = workers
         self.process = None

@@ -117,7 +117,7 @@ class Nginx(LoggedServer):
         single=False,
         environment=None,
     ):
-        self.prefix = pathlib.Path(tempfile.mkdtemp(prefix="sszip-e2e-", dir="/tmp"))
+        self.prefix = pathlib.Path(tempfile.mkdtemp(prefix="sszip-e2e-"))
         self.prefix.chmod(0o755)
         self.processes = Processes(self.prefix / "error.log")
         self._set_up = set()

@@ -97,7 +97,7 @@ def _lines(settings):
 
 class Owner(Client):
     def __init__(self, heads=(), environment=None, **settings):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="sszip-owner-", dir="/tmp"))
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="sszip-owner-"))
         self.folder.chmod(0o755)
         super().__init__(self.folder / "socket")
         settings = {"socket": self.socket, "path": str(self.folder / "store"), **settings}

@@ -26,7 +26,7 @@ class Preload:
     """`start_nginx(CONFIG, environment=preload.environment)`, `start_envoy` likewise."""
 
     def __init__(self):
-        self._folder = tempfile.TemporaryDirectory(prefix="sszip-preload-", dir="/tmp")
+        self._folder = tempfile.TemporaryDirectory(prefix="sszip-preload-")
         folder = pathlib.Path(self._folder.name)
         folder.chmod(0o755)
         library = folder / "preload.so"
