@@ -9,6 +9,7 @@ import pytest
 
 from harness import bodies
 from harness.client import Malformed, Truncated, request_bytes
+from harness.guards import GUARD_SECONDS
 from harness.recorded_nodes import BODY, geth, plain
 from harness.origin import CLOSE, RESET, CloseWithoutResponse, WaitFor, answer, scattered
 from harness.nginx_state import SLACK, memory_growth, wait_until_stable, wait_until_idle
@@ -107,16 +108,22 @@ def test_response_is_502_visibly_truncated_or_complete_when_node_aborts(nginx, o
 @pytest.mark.parametrize("leave", ["close", "reset"])
 @pytest.mark.parametrize("received", [0, 1, 15000, 29999])
 def test_upstream_connection_is_closed_when_client_aborts_while_head_is_buffered(nginx, origin, leave, received):
-    hangup = CloseWithoutResponse()
-    script = answer(BODY)
-    origin.answers([script[0], BODY[:received], hangup])
+    arrived, hangup = threading.Event(), CloseWithoutResponse()
+
+    def respond(_request):
+        yield answer(BODY)[0]
+        yield BODY[:received]
+        arrived.set()
+        yield hangup
+
+    origin.answers(respond)
     connection = nginx.connect()
-    connection.send(request_bytes("/", headers=GZIP))
-    nginx.wait_for(lambda: origin.requests, "the node's request")
-    time.sleep(0.01)
+    # over a Unix socket the node's bytes are sent when nginx has read them
+    connection.send(request_bytes("/unix", headers=GZIP))
+    assert arrived.wait(GUARD_SECONDS)
     getattr(connection, leave)()
     # nginx closes the connection to the node, too
-    assert hangup.seen.wait(20)
+    assert hangup.seen.wait(GUARD_SECONDS)
 
 
 def test_buffered_body_ends_in_an_error_status_when_node_stalls(nginx, origin):
@@ -126,7 +133,7 @@ def test_buffered_body_ends_in_an_error_status_when_node_stalls(nginx, origin):
     response = nginx.get("/impatient")
     assert response.status in (502, 504)
     assert response.coding is None
-    assert hangup.seen.wait(20)
+    assert hangup.seen.wait(GUARD_SECONDS)
 
 
 def test_streamed_body_is_truncated_when_node_stalls(nginx, origin):

@@ -13,10 +13,16 @@ import pytest
 
 from harness import bodies
 from harness.client import Malformed, Truncated, request_bytes
+from harness.guards import GUARD_SECONDS
 from harness.processes import runs
 from harness.origin import CLOSE, RESET, WaitFor, scattered
 from harness.rpc import Node, call
-from harness.nginx_state import wait_until_stable, wait_for_followers, waiting_requests
+from harness.nginx_state import (
+    wait_for_earlier_events,
+    wait_for_followers,
+    wait_until_stable,
+    waiting_requests,
+)
 
 pytestmark = pytest.mark.bare
 
@@ -44,6 +50,7 @@ server {
     location /impatient { sszip_cache_lock_timeout 500ms; proxy_pass http://@origin@; }
     location /status { sszip off; stub_status; }
     location = /sszip-status { sszip_status on; }
+    location = /worker { sszip off; return 200 $pid; }
 }
 """
 _numbers = iter(range(1, 10**9))
@@ -315,25 +322,28 @@ class TestWaits:
 def test_response_is_stored_when_a_client_that_does_not_read_aborts(nginx, origin, framing):
     """The client aborts when all of nginx's buffers are full of bytes that it has not
     read: the fill has buffers of its own."""
-    gate = threading.Event()
+    arrived, gate = threading.Event(), threading.Event()
     node = Node({"eth_getBlockByHash": HUGE}, framing=framing)
 
     def respond(request):
         head, *rest = node(request)
         body = b"".join(rest)
-        return [head, body[:600_000], WaitFor(gate), body[600_000:]]
+        yield head
+        yield body[:600_000]
+        arrived.set()
+        yield WaitFor(gate)
+        yield body[600_000:]
 
     origin.answers(respond)
     number = fresh()
     connection = nginx.connect("port_slow", receive_buffer=4096)
     connection.send(post("/", block(number)))
     assert connection.read_head().status == 200
-    # as many bytes as fit are on their way
-    time.sleep(0.1)
+    # nginx has sent as many bytes as fit
+    assert arrived.wait(GUARD_SECONDS)
+    wait_for_earlier_events(nginx)
     connection.reset()
-    # the worker has processed the reset when it responds to a later request
-    for _ in range(2):
-        waiting_requests(nginx)
+    wait_for_earlier_events(nginx)
     gate.set()
     with nginx.connect(timeout=30) as another:  # less than the lock timeout
         response = another.exchange("/", method="POST", headers=[JSON, GZIP], body=block(number, '"next"'))

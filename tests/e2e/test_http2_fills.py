@@ -4,7 +4,6 @@ the response is stored, other streams continue, and nothing leaks."""
 import itertools
 import os
 import threading
-import time
 
 import pytest
 
@@ -12,7 +11,7 @@ from harness import bodies
 from harness.http2 import Http2Client
 from harness.origin import WaitFor
 from harness.rpc import Node, call
-from harness.nginx_state import wait_until_stable
+from harness.nginx_state import wait_for_earlier_events, wait_until_stable
 
 pytestmark = pytest.mark.bare
 
@@ -30,6 +29,7 @@ server {
     location /hard { sszip_comp_level 12; proxy_pass http://@origin_unix@; }
     location /unbuffered { proxy_buffering off; proxy_pass http://@origin_unix@; }
     location /status { sszip off; stub_status; }
+    location = /worker { sszip off; return 200 $pid; }
 }
 """
 
@@ -211,7 +211,7 @@ def test_responses_are_stored_when_the_client_closes_its_connection(nginx, origi
                     client.ask("/", ["gzip", None][n % 2], "POST", block(number, n))
                 nginx.wait_for(lambda: len(origin.received()) == 3, "the node to be asked")
             # the connection is kept until its fetches are complete
-            time.sleep(0.05)
+            wait_for_earlier_events(nginx)
             node.go.set()
             for number in numbers:
                 is_stored(nginx, origin, number, length)

@@ -9,6 +9,8 @@ import time
 import pytest
 
 from harness.client import fetch, gunzip, request_bytes
+from harness.guards import GUARD_SECONDS
+from harness.nginx_state import wait_for_earlier_events
 from harness.origin import CLOSE, WaitFor, answer, chunked, head
 from harness.rpc import Node, call
 
@@ -46,7 +48,8 @@ server {
         proxy_set_header Content-Length $length;
         proxy_pass http://@origin@;
     }
-    location /left { sszip_cache on; proxy_pass http://@origin@; }
+    location /left { sszip_cache on; proxy_pass http://@origin_unix@; }
+    location = /worker { sszip off; return 200 $pid; }
     location /posted { sszip_cache on; sszip_cache_max_entry 64m; post_action /part; proxy_pass http://@origin@; }
 }
 """
@@ -123,22 +126,30 @@ def test_content_length_is_right_when_it_was_evaluated_before_the_lookup(nginx, 
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 def test_response_is_stored_when_its_client_aborts(nginx, origin, accept, framing):
     body = b'{"jsonrpc":"2.0","id":1,"result":' + LARGE + b"}"
-    gate = threading.Event()
+    arrived, gate = threading.Event(), threading.Event()
     half = len(body) // 2
     if framing == "chunked":
         script = [head(200, [JSON, ("Transfer-Encoding", "chunked")]), *chunked([body[:half], body[half:]], last=False)]
-        script += [WaitFor(gate), b"0\r\n\r\n"]
+        last = b"0\r\n\r\n"
     else:
-        script = [head(200, [JSON, ("Content-Length", str(len(body)))]), body[:half], WaitFor(gate), body[half:]]
-    origin.answers(script, "/left")
+        script = [head(200, [JSON, ("Content-Length", str(len(body)))]), body[:half]]
+        last = body[half:]
+
+    def respond(_request):
+        yield from script
+        arrived.set()
+        yield WaitFor(gate)
+        yield last
+
+    origin.answers(respond, "/left")
     number = {"length": 0x10, "chunked": 0x20}[framing] + len(accept)
     request = call("eth_getBlockByHash", f'["0x{number:064x}",true]')
     with nginx.connect() as client:
         client.send(request_bytes("/left", method="POST", headers=[JSON, *accept], body=request))
-        nginx.wait_for(lambda: origin.received("/left"), "the node to be asked")
-        time.sleep(0.2)
+        assert arrived.wait(GUARD_SECONDS)
+        wait_for_earlier_events(nginx)
         client.reset()
-    time.sleep(0.1)
+    wait_for_earlier_events(nginx)
     gate.set()
     nginx.wait_for(
         lambda: (post(nginx, "/left", request).header("Cache-Status") or "").startswith("sszip; hit"), "a hit"

@@ -1,5 +1,6 @@
 """Resources of a worker: connections, memory, processor time."""
 
+import collections
 import json
 import pathlib
 import re
@@ -36,6 +37,25 @@ def wait_for_followers(nginx, count, path="/sszip-status"):
         lambda: waiting_requests(nginx, path) == count,
         f"{count} requests to wait, and {waiting_requests(nginx, path)} do",
     )
+
+
+def wait_for_earlier_events(nginx, path="/worker"):
+    """Waits until all workers have handled the events before this call, such as the abort of a
+    client. A worker may accept a connection before it handles an event of the same time, but has
+    handled it when it accepts the next one. `path` is a location with `return 200 $pid;`."""
+    responses = collections.Counter()
+
+    def have_all_responded_twice():
+        responses[int(nginx.get(path, accept=None).body)] += 1
+        return all(responses[worker] >= 2 for worker in nginx.workers())
+
+    nginx.wait_for(have_all_responded_twice, "responses of all workers")
+
+
+def wait_until_expired():
+    """Waits until an entry with a lifetime of 1 ms has expired, and nginx's clock has advanced. A
+    longer pause changes nothing."""
+    time.sleep(0.005)
 
 
 def wait_until_stable(nginx, base=0):
