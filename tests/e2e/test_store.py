@@ -8,7 +8,6 @@ import shutil
 import signal
 import socket
 import threading
-import time
 
 import pytest
 
@@ -17,7 +16,7 @@ from harness.nginx import MODULE, Nginx
 from harness.owner import Owner, owner_of, wait_until_linked
 from harness.processes import stop
 from harness.rpc import Node, call
-from harness.nginx_state import wait_for_followers
+from harness.nginx_state import wait_for_earlier_events, wait_for_followers
 
 
 LARGE = b'"0x' + bodies.json(30000).hex().encode() + b'"'
@@ -45,6 +44,7 @@ proxy_http_version 1.1;
 server {
     listen 127.0.0.1:@port@ reuseport;
     location = /sszip-status { sszip_status on; }
+    location = /worker { sszip off; return 200 $pid; }
     location / { sszip_cache_namespace $arg_chain; add_header X-Key $sszip_cache_key; proxy_pass http://@origin@; }
     location /unlocked { sszip_cache_namespace $arg_chain; sszip_cache_lock off; proxy_pass http://@origin@; }
     location /impatient { sszip_cache_namespace $arg_chain; sszip_cache_lock_timeout 200ms; proxy_pass http://@origin@; }
@@ -189,7 +189,7 @@ class TestCoalescingAcrossWorkers:
             thread.start()
         wait_for_followers(nginx, 8)
         first.close()
-        time.sleep(0.1)
+        wait_for_earlier_events(nginx)
         gate.set()
         for thread in threads:
             thread.join()
@@ -396,37 +396,47 @@ class TestWithoutAnOwner:
     @pytest.mark.parametrize("why", ["nobody listens", "no folder", "no store"])
     def test_hot_tier_is_used_without_an_owner(self, start_nginx, new_rpc_client, tmp_path, why):
         """The hot tier is used for longer than one attempt to reach the owner, too."""
+        times = {"SSZIP_TIMES": "owner_outage_grace=500ms"}
         if why == "no store":
             (tmp_path / "cache/store/LOCK").mkdir(parents=True)
-            nginx = start_nginx(config(f"sszip_cache_path {tmp_path}/cache max_size=64m;"))
+            nginx = start_nginx(config(f"sszip_cache_path {tmp_path}/cache max_size=64m;"), environment=times)
             nginx.wait_for(lambda: "no store: " in nginx.error_log(), "the manager's complaint")
         else:
             folder = tmp_path / ("" if why == "nobody listens" else "none")
-            nginx = start_nginx(config(f"sszip_cache_owner unix:{folder}/nobody;"))
+            nginx = start_nginx(config(f"sszip_cache_owner unix:{folder}/nobody;"), environment=times)
         nginx.expect("cache's owner at .* does not answer")
         if why == "nobody listens":
             with socket.socket(socket.AF_UNIX) as listener:
                 listener.bind(f"{tmp_path}/nobody")
         rpc = new_rpc_client(nginx)
-        rpc(block())
-        for _ in range(50):
-            assert rpc(block()).status == 200
-            time.sleep(0.05)
-        # each attempt to reach the owner may have been late
-        assert rpc.node.count() <= 10
+        answers = []
+
+        def outage_is_reported():
+            answers.append(rpc(block()))
+            return len(answers) >= 50 and "does not answer" in nginx.error_log()
+
+        nginx.wait_for(outage_is_reported, "the outage to be logged")
+        assert all(answer.status == 200 for answer in answers)
+        # a lookup may wait for an attempt to reach the owner, and be late
+        assert rpc.node.count() <= len(answers) // 5
 
     def test_worker_keeps_its_entries_while_the_owner_is_restarted(self, start_nginx, new_rpc_client):
-        own = Owner(max_size="64m", memory="32m").start()
+        # the outage is reported after the worker's lease has expired
+        times = "memory_lease=500ms owner_outage_grace=1s"
+        own = Owner(max_size="64m", memory="32m", environment={"SSZIP_TIMES": times}).start()
         try:
-            nginx = start_nginx(config(f"sszip_cache_owner unix:{own.socket};"))
+            nginx = start_nginx(config(f"sszip_cache_owner unix:{own.socket};"), environment={"SSZIP_TIMES": times})
             nginx.expect("cache's owner at .* does not answer")
             wait_until_linked(nginx, own)
             rpc = new_rpc_client(nginx)
             rpc(block())
             own.kill()
-            for _ in range(30):
+
+            def outage_is_reported():
                 assert rpc(block()).status == 200
-                time.sleep(0.05)
+                return "does not answer" in nginx.error_log()
+
+            nginx.wait_for(outage_is_reported, "the outage to be logged")
             # no owner could have purged the entry
             assert rpc.node.count() == 1
             own.start()
