@@ -12,11 +12,12 @@ import pytest
 from harness import bodies, client
 from harness.client import Malformed, Truncated
 from harness.http2 import Http2Client
+from harness.nginx_state import wait_until_expired
 from harness.origin import CLOSE, RESET, WaitFor, answer, head, scattered
 from harness.owner import owner_of, wait_until_linked
 from harness.rpc import Node, call
 
-from test_stale import HASH, RpcClient, failing, logged, result_of, wait_until_expired
+from test_stale import HASH, RpcClient, failing, logged, result_of
 
 pytestmark = pytest.mark.bare
 
@@ -187,7 +188,7 @@ class TestBackgroundUpdate:
         with nginx.connect() as connection:
             # on one connection, each request waits for the update of the one before
             for id in range(3):
-                time.sleep(0.005)
+                wait_until_expired()
                 response = connection.exchange(
                     f"{path}?chain={rpc.chain}",
                     method="POST",
@@ -222,7 +223,7 @@ class TestBackgroundUpdate:
         rpc("/place")
         node = rpc.serve(b'"0x2"')
         gate = node.gates["eth_blockNumber"] = threading.Event()
-        time.sleep(0.005)
+        wait_until_expired()
         with nginx.connect() as connection:
             connection.send(
                 client.request_bytes(
@@ -258,6 +259,7 @@ class TestBackgroundUpdate:
         for script in ([CLOSE], failing(503), nonsense, cut, Node({"eth_getBlockByHash": b'"0x2"'})):
             rpc.fails(script)
             with begun(rpc, path, request) as connection:
+                # the client is slow
                 time.sleep(0.05)
                 assert connection.read("POST").decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % old
             rpc.settle(path)
@@ -286,6 +288,7 @@ class TestBackgroundUpdate:
         with begun(rpc, path, request) as connection:
             for gate in gates:
                 gate.set()
+                # the parts of the update arrive between the client's timers
                 time.sleep(0.05)
             if way == "delayed":
                 assert connection.read("POST").decoded == b'{"jsonrpc":"2.0","id":1,"result":%b}\n' % old

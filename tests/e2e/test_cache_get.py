@@ -9,8 +9,9 @@ import pytest
 
 from harness import bodies
 from harness.client import fetch
-from harness.origin import answer
+from harness.guards import GUARD_SECONDS
 from harness.nginx_state import wait_for_followers
+from harness.origin import answer
 
 CONFIG = """
 server {
@@ -155,36 +156,34 @@ class TestStaleWhileRevalidate:
                 resource.requests.append(request)
                 number = len(resource.requests)
                 if number == 2:
-                    gate.wait(20)
-                return answer(b"%d" % number, headers=[("Cache-Control", control)])
+                    gate.wait(GUARD_SECONDS)
+                # only the first response expires
+                return answer(b"%d" % number, headers=[("Cache-Control", control if number == 1 else "max-age=600")])
 
             origin.answers(respond)
             assert resource().decoded == b"1"
+            # longer than max-age, whose unit is a second
             time.sleep(1.2)
             return resource, gate
 
         yield start
         gate.set()
 
-    def test_stale_response_is_sent_at_once_while_it_is_revalidated(self, slow):
+    def test_stale_response_is_sent_at_once_while_it_is_revalidated(self, nginx, slow):
         resource, gate = slow("/updating", "max-age=1, stale-while-revalidate=600")
         first = resource()
         assert first.decoded == b"1" and first.header("Cache-Status") == "sszip; hit; ttl=0"
         assert [resource().decoded for _ in range(3)] == [b"1"] * 3
         gate.set()
-        deadline = time.monotonic() + 20
-        while (last := resource()).decoded == b"1" and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert last.decoded == b"2" and len(resource.requests) == 2
+        nginx.wait_for(lambda: resource().decoded == b"2", "the update")
+        assert len(resource.requests) == 2
 
-    def test_leader_waits_for_the_update_when_background_update_is_off(self, slow):
+    def test_leader_waits_for_the_update_when_background_update_is_off(self, nginx, slow):
         resource, gate = slow("/resource", "max-age=1, stale-while-revalidate=600")
         answers = []
         leader = threading.Thread(target=lambda: answers.append(resource()))
         leader.start()
-        deadline = time.monotonic() + 20
-        while len(resource.requests) < 2 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        nginx.wait_for(lambda: len(resource.requests) == 2, "the leader's request")
         assert resource().decoded == b"1"
         gate.set()
         leader.join()
@@ -209,7 +208,7 @@ class TestManyAtOnce:
 
             def respond_when_released(request):
                 resource.requests.append(request)
-                gate.wait(20)
+                gate.wait(GUARD_SECONDS)
                 return respond(len(resource.requests))
 
             origin.answers(respond_when_released)
@@ -364,7 +363,7 @@ class TestBeacon:
 
         def respond(request):
             resource.requests.append(request)
-            gate.wait(20)
+            gate.wait(GUARD_SECONDS)
             return answer(envelope())
 
         origin.answers(respond)
@@ -394,6 +393,7 @@ def test_entry_is_not_refreshed_by_a_304_that_nginx_made(start_nginx, origin):
 
     set_resource(b'"old"', '"1"')
     assert get().body == b'"old"'
+    # longer than max-age, whose unit is a second
     time.sleep(1.2)
     set_resource(b'"new"', '"2"')
     response = get(("If-None-Match", '"2"'))

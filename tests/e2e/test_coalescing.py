@@ -8,13 +8,15 @@ import time
 
 import pytest
 
+from harness.guards import GUARD_SECONDS
 from harness.owner import owner_of
 from harness.rpc import Node, call
 from harness.nginx_state import waiting_requests
 
 CLIENTS = 60
 
-# the node's latency in seconds, longer than all simultaneous work of a worker
+# The node's latency in seconds. With two workers it must be longer than the owner's event takes to
+# reach the other worker, which then sends its request in the same turn.
 NODE = 0.5
 
 HASH = '"0x' + "ab" * 32 + '"'
@@ -53,7 +55,7 @@ class SlowNode(Node):
         with self._turns:
             turn = self._ended + 1
             self.turns.append(turn)
-        self.all_sent.wait(20)
+        self.all_sent.wait(GUARD_SECONDS)
         time.sleep(NODE)
         answer = super().__call__(request)
         with self._turns:
@@ -86,7 +88,7 @@ def send_coalesced(nginx, node, path, calls):
 
     def send(n):
         with nginx.connect() as connection:
-            start.wait(20)
+            start.wait(GUARD_SECONDS)
             answers[n] = connection.exchange(
                 path, method="POST", headers=[("Content-Type", "application/json")], body=calls[n]
             )

@@ -13,6 +13,7 @@ import tomllib
 import pytest
 
 from harness.copied_configs import CONFIGS
+from harness.guards import GUARD_SECONDS
 from harness.origin import answer
 from harness.owner import SSZIP_CACHED, Client
 from harness.seccomp import allowed, numbers, restrict_to
@@ -80,7 +81,7 @@ def test_daemon_runs_with_the_system_calls_of_its_unit(tmp_path):
             daemon = subprocess.Popen(start, preexec_fn=restrict_to(calls), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         owner = Client(tmp_path / "socket")
         try:
-            until = time.monotonic() + 20
+            until = time.monotonic() + GUARD_SECONDS
             while not owner.answers():
                 assert daemon.poll() is None and time.monotonic() < until, (daemon.poll(), (tmp_path / "log").read_text())
                 time.sleep(0.01)

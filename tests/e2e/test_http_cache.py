@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.guards import GUARD_SECONDS
 from harness.nginx import free_port
 
 pytestmark = [
@@ -73,12 +74,13 @@ def cases(suite, tmp_path_factory):
     server = subprocess.Popen(
         ["node", "server/server.mjs"], cwd=suite, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+    deadline = time.monotonic() + GUARD_SECONDS
+    while True:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
             break
         except OSError:
+            assert server.poll() is None and time.monotonic() < deadline, "the suite's origin does not listen"
             time.sleep(0.05)
     yield port
     server.send_signal(signal.SIGTERM)

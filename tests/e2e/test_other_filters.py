@@ -2,12 +2,12 @@
 body, are applied once to each response, hit or miss, and do not decide what is stored;
 the node's headers always do, hidden or not."""
 
-import time
 from email.utils import parsedate_to_datetime
 
 import pytest
 
 from harness.client import fetch, gunzip
+from harness.nginx_state import wait_until_expired
 from harness.origin import answer
 from harness.rpc import Node, call
 
@@ -199,7 +199,7 @@ def test_stale_response_gets_the_headers_that_nginx_adds_to_a_200(start_nginx, o
     first = fetch(nginx.port, "/", method="POST", body=block, headers=headers)
     assert first.header("X-State") == "MISS"
     origin.answers(answer(b"broken", status=500, type="text/plain"))
-    time.sleep(0.05)
+    wait_until_expired()
     second = fetch(nginx.port, "/", method="POST", body=block, headers=headers)
     assert (second.status, second.body) == (200, first.body)
     # headers that are added to a 200 are added to it

@@ -4,11 +4,11 @@ import os
 import signal
 import socket
 import threading
-import time
 
 import pytest
 
 from harness import bodies
+from harness.guards import GUARD_SECONDS
 from harness.load import Load
 from harness.nginx import resident
 from harness.processes import runs
@@ -135,8 +135,7 @@ def test_load_reports_wrong_and_truncated_responses():
     thread.start()
     load = Load(listener.getsockname()[1], [(("/", []), b"y")], clients=1)
     with load:
-        thread.join(20)
-        time.sleep(0.05)
+        thread.join(GUARD_SECONDS)
         listener.close()
     assert any("200, 1 bytes" in fault for fault in load.faults)
     assert any("Truncated" in fault for fault in load.faults)

@@ -12,6 +12,7 @@ import pytest
 
 from harness.chain import Chain
 from harness.client import fetch
+from harness.guards import GUARD_SECONDS
 from harness.origin import answer
 from harness.owner import owner_of, wait_until_linked
 from harness.spec_vectors import values as specified_values
@@ -175,8 +176,12 @@ def test_state_never_goes_back_for_a_client(nginx, origin, prefix):
     node = Node(origin)
     place = Target(nginx, MOVING, prefix)
     chance = random.Random(3)
-    seen, hits = 0, 0
-    for _ in range(600):
+    seen, hits, turns = 0, 0, 0
+    until = time.monotonic() + GUARD_SECONDS
+    # a busy machine has fewer hits, because entries expire meanwhile
+    while turns < 600 or hits <= 10:
+        assert time.monotonic() < until, f"{hits} hits of {turns}"
+        turns += 1
         if chance.random() < 0.2:
             node.state += 1
         if chance.random() < 0.1:
@@ -186,7 +191,7 @@ def test_state_never_goes_back_for_a_client(nginx, origin, prefix):
         hits += is_hit(response) or "fwd=stale" in response.header("Cache-Status")
         assert state >= seen
         seen = state
-    assert node.state > 50 and 10 < hits < 590
+    assert node.state > 50 and hits < turns - 10
 
 
 def test_replaced_entry_is_not_sent_when_the_owner_still_has_it(stored, origin):
@@ -256,7 +261,6 @@ def test_both_formats_expire_with_the_head_and_at_a_reorganisation(start_nginx, 
             return status["state"] == "following" and status["head"] == chain.state["served_head"]["number"]
 
         nginx.wait_for(follows, "the chain to be followed")
-        time.sleep(0.05)
         node = Node(origin)
         young = chain.state["served_head"]["number"] - 1
         head_of, named = (Target(nginx, f"/eth/v1/beacon/states/{id}/pending_consolidations") for id in ("head", young))
@@ -268,7 +272,8 @@ def test_both_formats_expire_with_the_head_and_at_a_reorganisation(start_nginx, 
             node.state += 1
             chain.do(command)
             nginx.wait_for(follows, "the chain to be followed")
-            time.sleep(0.05)
+            # the worker confirms a purge, here of an unused key, after earlier events
+            owner.purge(key="0" * 64)
             for place in (head_of, named):
                 expected = node.state if place in ended else before
                 assert place.states(OCTETS, JSON) == [expected] * 2, (command, place.target)

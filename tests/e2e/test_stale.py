@@ -5,11 +5,11 @@ import collections
 import itertools
 import json
 import threading
-import time
 
 import pytest
 
 from harness import bodies, client
+from harness.nginx_state import wait_until_expired
 from harness.origin import CLOSE, RESET, CloseWithoutResponse, WaitFor, answer
 from harness.owner import owner_of, wait_until_linked
 from harness.rpc import Node, call
@@ -126,11 +126,6 @@ class RpcClient:
         logged(self.nginx, path, self.asked[path])
 
 
-def wait_until_expired():
-    # nginx's clock has advanced by then
-    time.sleep(0.005)
-
-
 @pytest.fixture
 def rpc(nginx, origin):
     return RpcClient(nginx, origin)
@@ -215,7 +210,7 @@ class TestStaleResponse:
         rpc.fails([CLOSE])
         with nginx.connect() as connection:
             for id in (b"1", b"2", b"3"):
-                time.sleep(0.005)
+                wait_until_expired()
                 body = call("eth_blockNumber", "[]", id.decode())
                 response = connection.exchange(
                     f"/all?chain={rpc.chain}", method="POST", headers=[("Content-Type", "application/json")], body=body

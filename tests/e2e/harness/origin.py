@@ -303,7 +303,7 @@ def _drained(connection):
     """Waits until the proxy has read the bytes that were sent (Unix sockets only)."""
     if connection.family != socket.AF_UNIX:
         return
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + GUARD_SECONDS
     try:
         while struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, b"\0" * 4))[0]:
             if time.monotonic() > deadline:

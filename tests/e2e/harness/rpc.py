@@ -7,6 +7,8 @@ import threading
 
 from .origin import answer
 
+from harness.guards import GUARD_SECONDS
+
 
 class Node:
     """`origin.answers(node)`. `results[method]` is the raw JSON of the result, or a callable of
@@ -35,7 +37,7 @@ class Node:
             body = b"[" + b",".join(answers[::-1] if self.reverses else answers) + b"]"
         else:
             if gate := self.gates.get(calls["method"]):
-                gate.wait(20)
+                gate.wait(GUARD_SECONDS)
             # the id in its original notation, not in Python's
             raw = re.search(rb'"id"\s*:\s*("(?:[^"\\]|\\.)*"|[^,}\s]+)', request.body)
             body = self.body(calls, raw and raw[1])
