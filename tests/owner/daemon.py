@@ -13,8 +13,9 @@ import subprocess
 import threading
 import time
 
+from harness.guards import GUARD_SECONDS
+
 CACHED = pathlib.Path(os.environ.get("SSZIP_CACHED", "build/bin/sszip-cached"))
-LIMIT = 30  # timeout of the tests in seconds
 NAMESPACE = "5a" * 16
 
 
@@ -31,7 +32,7 @@ def key(n):
 class Client(http.client.HTTPConnection):
     """HTTP over the owner's socket."""
 
-    def __init__(self, path, timeout=LIMIT):
+    def __init__(self, path, timeout=GUARD_SECONDS):
         super().__init__("owner", timeout=timeout)
         self.path = str(path)
 
@@ -82,9 +83,9 @@ class Events:
 
     def next(self, *names):
         """Returns the next event with one of these names, and records send leases before it."""
-        end = time.monotonic() + LIMIT
+        end = time.monotonic() + GUARD_SECONDS
         while time.monotonic() < end:
-            event = self._events.get(timeout=LIMIT)
+            event = self._events.get(timeout=GUARD_SECONDS)
             if event is None:
                 raise EOFError("the stream has ended")
             name, data = event
@@ -149,25 +150,32 @@ class Daemon:
 
     def wait(self):
         """Waits until the daemon serves."""
-        end = time.monotonic() + LIMIT
-        while time.monotonic() < end:
+
+        def serves():
             assert self.process.poll() is None, self.log_text()
             try:
-                if self.status()["pid"] == self.process.pid:
-                    return
+                return self.status()["pid"] == self.process.pid
             except (OSError, http.client.HTTPException):
-                pass
+                return False
+
+        self.wait_for(serves, "the daemon to serve")
+
+    def wait_for(self, condition, description):
+        """Waits until `condition` returns a true value, and returns it."""
+        end = time.monotonic() + GUARD_SECONDS
+        while not (value := condition()):
+            assert time.monotonic() < end, f"waited in vain for {description}\n{self.log_text()[-3000:]}"
             time.sleep(0.002)
-        raise TimeoutError(self.log_text())
+        return value
 
     def kill(self):
         self.process.kill()
-        self.process.wait(LIMIT)
+        self.process.wait(GUARD_SECONDS)
 
     def stop(self, by=signal.SIGTERM):
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(by)
-            assert self.process.wait(LIMIT) == 0, self.log_text()
+            assert self.process.wait(GUARD_SECONDS) == 0, self.log_text()
 
     def log_text(self):
         return self.log.read_text()
@@ -226,6 +234,6 @@ class Later(threading.Thread):
         self.at = monotonic()
 
     def wait(self):
-        self.join(LIMIT)
+        self.join(GUARD_SECONDS)
         assert self.answer is not None
         return self.answer

@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 import urllib.request
 
-from daemon import LIMIT
+from harness.guards import GUARD_SECONDS
 
 REPLAY_NODE = pathlib.Path(os.environ.get("SSZIP_REPLAY_NODE", "build/bin/replay-node"))
 
@@ -35,14 +35,14 @@ class Node:
         """Applies all commands at once, and returns the state after them."""
         body = json.dumps(commands).encode()
         request = urllib.request.Request(f"http://{self.address}/chain", body, method="POST")
-        with urllib.request.urlopen(request, timeout=LIMIT) as answer:
+        with urllib.request.urlopen(request, timeout=GUARD_SECONDS) as answer:
             return json.load(answer)
 
     def chain(self):
-        with urllib.request.urlopen(f"http://{self.address}/chain", timeout=LIMIT) as answer:
+        with urllib.request.urlopen(f"http://{self.address}/chain", timeout=GUARD_SECONDS) as answer:
             return json.load(answer)
 
     def stop(self):
         self.process.terminate()
-        assert self.process.wait(LIMIT) == 0
+        assert self.process.wait(GUARD_SECONDS) == 0
         self.process.stdout.close()

@@ -7,16 +7,16 @@ import signal
 import socket
 import stat
 import subprocess
-import time
 
-from daemon import CACHED, LIMIT, NAMESPACE, Answer, Client, Daemon, key
+from daemon import CACHED, NAMESPACE, Answer, Client, Daemon, key
+from harness.guards import GUARD_SECONDS
 
 SETTINGS = {"idle_timeout": "300ms", "max_entry": "1m"}
 
 
 def connected(owner):
     raw = socket.socket(socket.AF_UNIX)
-    raw.settimeout(LIMIT)
+    raw.settimeout(GUARD_SECONDS)
     raw.connect(str(owner.socket))
     return raw
 
@@ -66,7 +66,8 @@ def test_incomplete_body_is_rejected_and_not_stored(owner):
     raw = connected(owner)
     raw.sendall(head + b"x" * 99)
     raw.close()
-    time.sleep(0.1)
+    # only the connection of this query is left
+    owner.wait_for(lambda: owner.status()["connections"] == 1, "its connection to end")
     assert owner.get(1).status == 404
 
 
@@ -136,7 +137,7 @@ def test_daemon_ignores_signals_that_do_not_stop_it(start_daemon):
 
 
 def run(*arguments):
-    return subprocess.run([CACHED, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False)
+    return subprocess.run([CACHED, *arguments], capture_output=True, text=True, timeout=GUARD_SECONDS, check=False)
 
 
 def test_command_line_checks_arguments_and_configuration(tmp_path):

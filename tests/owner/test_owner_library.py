@@ -3,11 +3,11 @@
 import os
 import pathlib
 import subprocess
-import time
 
 import pytest
 
-from daemon import LIMIT, Daemon
+from daemon import Daemon
+from harness.guards import GUARD_SECONDS
 
 HERE = pathlib.Path(__file__).parent
 LIBRARY = pathlib.Path(os.environ.get("SSZIP_OWNER_LIBRARY", "build/nginx/libsszip_owner.so"))
@@ -35,38 +35,32 @@ class Hosted(Daemon):
             stdout=open(self.log, "ab"),
             stderr=subprocess.STDOUT,
         )
-        self.started = time.monotonic()
         return self
 
     def wait(self):
-        end = time.monotonic() + LIMIT
-        while "0 serving on" not in self.log_text():
+        def serves():
             assert self.process.poll() is None, self.log_text()
-            assert time.monotonic() < end
-            time.sleep(0.01)
+            return "0 serving on" in self.log_text()
+
+        self.wait_for(serves, "the host to serve")
 
     def stop(self):
         self.process.stdin.close()
-        assert self.process.wait(LIMIT) == 0, self.log_text()
+        assert self.process.wait(GUARD_SECONDS) == 0, self.log_text()
 
 
 def test_host_runs_an_owner_and_a_second_one_takes_over(host, tmp_path):
     owner = Hosted(tmp_path, host)
     owner.start()
     assert owner.status()["pid"] != owner.process.pid
-    while "follows b" not in owner.log_text():
-        assert time.monotonic() < owner.started + LIMIT
-        time.sleep(0.01)
+    owner.wait_for(lambda: "follows b" in owner.log_text(), "it to follow")
     assert "0 follows main at http://node\n" in owner.log_text()
     assert "0 follows b at unix:/s\n" in owner.log_text()
     assert owner.put(1, b"one").status == 201
     second = Hosted(tmp_path, host)
     second.log = tmp_path / "second"
     second.spawn()
-    end = time.monotonic() + LIMIT
-    while not second.log.exists() or "another owner has the store" not in second.log_text():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    second.wait_for(lambda: "another owner has the store" in second.log_text(), "it to wait")
     owner.stop()
     second.wait()
     assert second.get(1).body == b"one"

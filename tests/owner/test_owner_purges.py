@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from daemon import LIMIT, NAMESPACE, key, monotonic
+from daemon import NAMESPACE, key, monotonic
+from harness.guards import GUARD_SECONDS
 
 OTHER = "7b" * 16
 
@@ -162,7 +163,7 @@ def test_purge_waits_for_the_send_lease_of_a_stopped_process(owner):
         assert owner.purge(everything=True).status == 200
     finally:
         stopped.kill()
-        stopped.wait(LIMIT)
+        stopped.wait(GUARD_SECONDS)
         stopped.stdout.close()
 
 
@@ -170,9 +171,9 @@ def test_purge_waits_for_the_send_lease_of_a_killed_process(owner):
     killed = open_event_stream(owner, "killed")
     until = int(killed.stdout.readline().split(b'"until":')[1].rstrip(b"}\n"))
     killed.kill()
-    killed.wait(LIMIT)
+    killed.wait(GUARD_SECONDS)
     killed.stdout.close()
-    end = time.monotonic() + LIMIT
+    end = time.monotonic() + GUARD_SECONDS
     while "killed" in owner.status()["processes"]:
         assert time.monotonic() < end
     purge = owner.begin_purge(everything=True)
@@ -198,6 +199,6 @@ def test_purge_continues_when_its_client_has_gone(owner, listen):
     )
     stream.next("purge")
     gone.kill()
-    gone.wait(LIMIT)
+    gone.wait(GUARD_SECONDS)
     assert owner.generation == before + 1
     assert owner.get(77).status == 404

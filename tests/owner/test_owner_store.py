@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from daemon import LIMIT, Client, Answer, Daemon, key, monotonic
+from daemon import Client, Answer, Daemon, key, monotonic
+from harness.guards import GUARD_SECONDS
 
 
 KILLS = 50
@@ -58,10 +59,7 @@ def test_entries_are_stored_on_their_second_request_unless_unfinalized(start_dae
     for n in range(4):
         owner.get(n)  # a hit
         owner.put(n + 10, b"x" * 1000, **{"class": ("immutable", "resource", "unfinalized", "tip")[n]})
-    end = time.monotonic() + LIMIT
-    while owner.status()["stores"]["done"] < 4:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    owner.wait_for(lambda: owner.status()["stores"]["done"] >= 4, "the entries to be stored")
     for n in range(4):
         owner.get(n)
     assert owner.status()["stores"] == {"done": 4, "failed": 0}
@@ -73,15 +71,18 @@ def test_entries_beyond_the_memory_limit_are_served_from_the_store(start_daemon)
         for n in range(300):
             assert owner.put(n, bytes([n % 256]) * 10_000).status == 201
         assert owner.status()["memory"]["bytes"] <= 1 << 20
-    end = time.monotonic() + LIMIT
-    while owner.status()["stores"]["done"] < 300:
-        assert time.monotonic() < end
+
+    def all_are_stored():
+        if owner.status()["stores"]["done"] >= 300:
+            return True
         # entries that find no place in the queue of a slow disk are stored when they are
         # requested or filled again
         for n in range(300):
             if owner.get(n).status == 404:
                 owner.put(n, bytes([n % 256]) * 10_000)
-        time.sleep(0.01)
+        return False
+
+    owner.wait_for(all_are_stored, "the entries to be stored")
     for n in range(300):
         assert owner.get(n).body == bytes([n % 256]) * 10_000
     assert owner.status()["lookups"]["store"] > 100
@@ -99,11 +100,10 @@ def test_second_owner_waits_and_takes_over(start_daemon):
     for end in ("stop", "kill"):
         log = len(second.log_text())
         second.spawn()
-        limit = time.monotonic() + LIMIT
-        while "another owner has the store" not in second.log_text()[log:]:
-            assert time.monotonic() < limit
-            assert second.process.poll() is None
-            time.sleep(0.01)
+        second.wait_for(
+            lambda second=second, log=log: "another owner has the store" in second.log_text()[log:], "it to wait"
+        )
+        assert second.process.poll() is None
         assert first.status()["pid"] == first.process.pid
         generation = first.generation
         getattr(first, end)()
@@ -118,10 +118,7 @@ def test_second_owner_waits_and_takes_over(start_daemon):
 def test_waiting_owner_can_be_stopped(start_daemon):
     first = start_daemon()
     second = Daemon(first.folder).spawn()
-    limit = time.monotonic() + LIMIT
-    while "another owner" not in second.log_text():
-        assert time.monotonic() < limit
-        time.sleep(0.01)
+    second.wait_for(lambda: "another owner" in second.log_text(), "it to wait")
     second.stop()
     assert first.status()["pid"] == first.process.pid
 
@@ -136,7 +133,7 @@ def test_acknowledged_purges_survive_repeated_kills(start_daemon):
     known = owner.generation
 
     def work(stop):
-        client = Client(owner.socket, timeout=5)
+        client = Client(owner.socket)
         fields = {"sszip-fresh": "3600000", "sszip-class": "immutable", "sszip-namespace": "5a" * 16}
         turn = 0
         try:
@@ -169,12 +166,15 @@ def test_acknowledged_purges_survive_repeated_kills(start_daemon):
         stop = threading.Event()
         worker = threading.Thread(target=work, args=(stop,))
         worker.start()
-        # often beyond the second in which purges wait for an earlier owner
-        time.sleep(rng.choice((0.05, 0.3, 1.1, 1.3)))
+        if rng.random() < 0.5:
+            # beyond the second in which purges wait for an earlier owner
+            generation = known_generation[0]
+            owner.wait_for(lambda generation=generation: known_generation[0] > generation, "a purge")
+        time.sleep(rng.random() * 0.3)
         owner.kill()
         began = time.monotonic()
         stop.set()
-        worker.join(LIMIT)
+        worker.join(GUARD_SECONDS)
         owner.start()
         times.append(time.monotonic() - began)
         assert owner.generation >= known_generation[0]
@@ -251,7 +251,7 @@ def test_full_disk_is_reported_and_writes_resume_when_there_is_space(start_daemo
             filler.flush()
             raise OSError
     n, status = 2, 201
-    end = time.monotonic() + LIMIT
+    end = time.monotonic() + GUARD_SECONDS
     while status == 201:
         # too long for memory: it must go to the disk
         status = owner.put(n, os.urandom(200_000)).status
@@ -265,15 +265,10 @@ def test_full_disk_is_reported_and_writes_resume_when_there_is_space(start_daemo
     assert owner.get(1).body == b"small"
     assert owner.status()["store"]["off"]
     (small_disk / "filler").unlink()
-    while owner.put(n, os.urandom(200_000)).status != 201:
-        assert time.monotonic() < end
-        time.sleep(0.1)
-    while owner.status()["store"]["off"]:
-        assert time.monotonic() < end
-        time.sleep(0.1)
-    while owner.log_text().count("disk writes stopped") < 1 or "disk writes resumed" not in owner.log_text():
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    owner.wait_for(lambda: owner.put(n, os.urandom(200_000)).status == 201, "an entry to be stored")
+    owner.wait_for(lambda: not owner.status()["store"]["off"], "writes to resume")
+    for line in ("disk writes stopped", "disk writes resumed"):
+        owner.wait_for(lambda line=line: line in owner.log_text(), line)
     assert owner.purge(everything=True).status == 200
 
 
@@ -282,14 +277,12 @@ def test_unusable_store_path_is_logged_once_and_retried(tmp_path, start_daemon):
     owner = Daemon(blocked)
     owner.store.write_text("a file, no folder")
     owner.spawn()
-    limit = time.monotonic() + LIMIT
-    while "no store" not in owner.log_text():
-        assert time.monotonic() < limit
-        time.sleep(0.01)
+    owner.wait_for(lambda: "no store" in owner.log_text(), "the error to be logged")
+    # retries have no other effect than a log line: a longer pause only allows more of them
     time.sleep(1.2)
-    assert owner.log_text().count("no store") == 1
     owner.store.unlink()
     owner.wait()
+    assert owner.log_text().count("no store") == 1
     owner.stop()
 
 

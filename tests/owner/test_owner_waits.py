@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from daemon import LIMIT, NAMESPACE, Later, key
+from daemon import NAMESPACE, Later, key
+from harness.guards import GUARD_SECONDS
 
 WAIT = "&for=60000&wait=20000"
 
@@ -17,21 +18,18 @@ def begin(owner, n, process, query=WAIT):
     """Starts a lookup that waits."""
     before = owner.status()["waits"]
     later = Later(lambda: owner.get(n, f"?lease={process}{query}"))
-    until(lambda: owner.status()["waits"] > before)
+    wait_for_waits(owner, lambda waits: waits > before)
     return later
 
 
-def until(holds):
-    end = time.monotonic() + LIMIT
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.002)
+def wait_for_waits(owner, condition):
+    owner.wait_for(lambda: condition(owner.status()["waits"]), "lookups to wait")
 
 
 def send_lookup(owner, n, process, query=WAIT):
     """Sends a lookup whose response is not read yet."""
     client = socket.socket(socket.AF_UNIX)
-    client.settimeout(LIMIT)
+    client.settimeout(GUARD_SECONDS)
     client.connect(str(owner.socket))
     client.sendall(f"GET /v1/entries/{key(n)}?lease={process}{query} HTTP/1.1\r\nhost: a\r\n\r\n".encode())
     return client
@@ -58,7 +56,7 @@ def test_released_lease_is_granted_to_one_waiter_and_the_others_return(owner):
 
 def test_lease_of_a_process_without_a_stream_expires(owner):
     assert owner.lease(3, "a", "&for=100") == "granted"
-    assert begin(owner, 3, "b").wait().fields["sszip-lease"] == "granted"
+    assert owner.lease(3, "b", WAIT) == "granted"
 
 
 def test_wait_ends_after_its_duration_with_pending(owner):
@@ -84,9 +82,9 @@ def test_event_stream_and_wait_are_notified_of_the_same_fill(owner, listen):
 def test_wait_ends_when_its_client_disconnects(owner):
     assert owner.lease(6, "a") == "granted"
     client = send_lookup(owner, 6, "b")
-    until(lambda: owner.status()["waits"] == 1)
+    wait_for_waits(owner, lambda waits: waits == 1)
     client.close()
-    until(lambda: owner.status()["waits"] == 0)
+    wait_for_waits(owner, lambda waits: waits == 0)
     # and its process is granted nothing
     assert owner.release(6, "a").status == 204
     assert owner.lease(6, "c") == "granted"
@@ -96,7 +94,7 @@ def test_lease_ends_when_its_holder_disconnects_without_reading_it(owner):
     for n in range(60, 70):
         leases = owner.status()["leases"]
         client = send_lookup(owner, n, "a", "&for=60000")
-        until(lambda leases=leases: owner.status()["leases"] > leases)
+        owner.wait_for(lambda leases=leases: owner.status()["leases"] > leases, "the lease to be granted")
         client.close()
         assert owner.lease(n, "b", WAIT) == "granted"
     # a lease whose grant was read is kept
@@ -171,7 +169,7 @@ def test_wait_works_with_curl(owner, wait):
     assert owner.lease(n, "a", "&for=60000") == "granted"
     url = f"http://owner/v1/entries/{key(n)}?lease=curl{wait}"
     command = ["curl", "-s", "-i", "--unix-socket", str(owner.socket), "-H", f"sszip-namespace: {NAMESPACE}", url]
-    received = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT).stdout
+    received = subprocess.run(command, capture_output=True, text=True, check=True, timeout=GUARD_SECONDS).stdout
     head, _, body = received.partition("\n\n")
     assert "404" in head and "sszip-lease: pending" in head and "sszip-chain: none" in head
     assert json.loads(body)["status"] == 404
