@@ -10,6 +10,8 @@ from .nginx import Nginx
 from .owner import Owner, owner_of, wait_until_linked
 from .sandbox import WasmEnvoy
 
+from harness.guards import GUARD_SECONDS
+
 # Long enough that no entry expires: one that is missing was removed.
 VALID = ["immutable 1h", "unfinalized 1h", "tip 1h", "nothing 1h"]
 # workers of a stand for any host
@@ -128,16 +130,18 @@ class Stand:
     def class_of(self, body):
         """The class of the call's entry; None: the response is not stored."""
         owner = self.store_owner
-        began = time.monotonic()
-        while True:
+        misses = 0
+        until = time.monotonic() + GUARD_SECONDS
+        while misses < 20:
             response = self.ask(body)
             status, fields, _ = owner.request("GET", f"/v1/entries/{response.header('X-Key')}")
             if status == 200:
                 return fields["sszip-class"]
-            # a worker sends entries to the owner in the background
-            if time.monotonic() > began + (30 if hit(response) else 0.4):
-                return None
+            # a worker sends entries to the owner in the background, after the first hit
+            misses += not hit(response)
+            assert time.monotonic() < until, f"the owner does not receive the response to {body}"
             time.sleep(0.02)
+        return None
 
     def assert_right_results(self, bodies):
         for body, honest in zip(bodies, self.chain.honest(*bodies), strict=True):
