@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from harness.guards import GUARD_SECONDS
 from harness.prometheus import Prometheus, promtool
 from harness.rpc import call
 from harness.spec_vectors import cache_directory
@@ -51,15 +52,18 @@ def prometheus(cache_directory):
             stand.ask(b"[" + blocks[turn % 3] + b"," + balance + b"]")
             if turn in (4, 8):
                 stand.chain.do({"extend": 1})
-            time.sleep(0.25)
+            # the queries compute rates between scrapes
+            stand.nginx.wait_for(
+                lambda sent=7 * (turn + 1): sum(it.ask("sszip_rpc_calls_total").values()) == sent, "a scrape"
+            )
         yield it
 
 
 @pytest.mark.thorough("names and alerts of the dashboard are in `make test`")
 def test_dashboard_queries_have_values(prometheus):
     missing, seen = [], 0
+    until = time.monotonic() + GUARD_SECONDS
     for title, expression in queries():
-        until = time.monotonic() + 10
         while not (values := prometheus.ask(grafana_query(expression))) and time.monotonic() < until:
             time.sleep(0.25)
         seen += 1

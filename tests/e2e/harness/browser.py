@@ -12,6 +12,8 @@ import time
 
 from websockets.sync.client import connect
 
+from harness.guards import GUARD_SECONDS
+
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 
 
@@ -84,7 +86,7 @@ class Page:
             raise RuntimeError(response["exceptionDetails"])
         return response["result"].get("value")
 
-    def wait_for(self, script, description, seconds=30):
+    def wait_for(self, script, description, seconds=GUARD_SECONDS):
         until = time.monotonic() + seconds
         while not (value := self.run(script)):
             assert time.monotonic() < until, f"{description} has not come"

@@ -10,6 +10,8 @@ import urllib.request
 
 from .nginx import free_port
 
+from harness.guards import GUARD_SECONDS
+
 SCRAPED = """
 global: {{ scrape_interval: 250ms, scrape_timeout: 250ms }}
 scrape_configs:
@@ -48,7 +50,7 @@ class Prometheus:
         self.process = subprocess.Popen(command, stderr=self._log, cwd=self.folder.name)
 
     def __enter__(self):
-        until = time.monotonic() + 60
+        until = time.monotonic() + GUARD_SECONDS
         # Prometheus discovers its targets some seconds later
         while not (self._is_ready() and 1 in self.ask("up").values()):
             assert self.process.poll() is None and time.monotonic() < until, self._log_end()
