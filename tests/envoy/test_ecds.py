@@ -6,7 +6,6 @@ import contextlib
 import json
 import socket
 import threading
-import time
 
 import pytest
 
@@ -64,12 +63,12 @@ def test_worker_waits_for_background_requests_of_a_removed_filter(envoy, origin)
     for turn in range(10):
         with under_way(envoy, origin, turn) as (slow, go_on, gate):
             envoy.publish_and_wait(OTHER)
-            go_on.set()
-            time.sleep(0.1)
-            # its worker waits, and sends no other response meanwhile
             origin.answers(answer(b"after"), "/after")
+            before = missed_watchdogs(envoy)
+            go_on.set()
             slow.send(request_bytes("/after"))
-            time.sleep(0.1)
+            # its worker waits, and sends no other response meanwhile
+            envoy.wait_for(lambda before=before: missed_watchdogs(envoy) > before, "its worker to wait")
             assert b"HTTP/1.1" not in unread(slow)
             gate.set()
             assert slow._chunks() == b"12"
@@ -80,6 +79,11 @@ def test_worker_waits_for_background_requests_of_a_removed_filter(envoy, origin)
         envoy.publish_and_wait()
     # no request was reset by a thread that does not own it
     assert sum(envoy.stats(r"node\.upstream_rq_tx_reset$").values()) == 0
+
+
+def missed_watchdogs(envoy):
+    """How often a worker has not touched its watchdog for 200 ms."""
+    return sum(envoy.stats(r"^workers\.watchdog_miss$").values())
 
 
 def unread(connection):

@@ -185,6 +185,7 @@ def test_chunked_request_that_pauses_is_forwarded_whole(envoy, origin, sent):
     fields = [("Content-Type", "application/json"), ("Transfer-Encoding", "chunked")]
     with envoy.connect() as connection:
         connection.send(request_bytes("/call", method="POST", headers=fields) + first)
+        # the client pauses: Envoy has read the first bytes, unless it is busy
         time.sleep(0.05)
         connection.send(rest + b"0\r\n\r\n")
         response = connection.read("POST")

@@ -4,7 +4,6 @@ and tunnels."""
 import concurrent.futures
 import socket
 import threading
-import time
 
 import grpc
 import pytest
@@ -16,6 +15,7 @@ from harness.client import Truncated, gunzip, request_bytes
 from harness.envoy import address, cluster, pipe, route
 from harness.http2 import Http2Client
 from harness.nginx import free_port
+from harness.nginx_state import wait_until_expired
 from harness.origin import CLOSE, Origin, WaitFor, answer, chunked, head
 from harness.rpc import Node, call
 
@@ -220,7 +220,10 @@ class TestRedirects:
         with concurrent.futures.ThreadPoolExecutor(5) as pool:
             answers = [pool.submit(envoy.ask, "/moved", body) for _ in range(5)]
             envoy.wait_for(lambda: origin.received("/elsewhere"), "the redirect")
-            time.sleep(0.2)
+            envoy.wait_for(
+                lambda: len(origin.received("/elsewhere")) + sum(envoy.stats("sszip.cache.waiting$").values()) == 5,
+                "all to reach the node or wait",
+            )
             go_on.set()
             assert all(b"78" * 32 in answer.result().decoded for answer in answers)
         assert len(origin.received("/elsewhere")) <= 1 + late()
@@ -252,7 +255,7 @@ class TestOwnAnswers:
         path, body = "/stale/timeout", call("eth_blockNumber", id=f'"{fails}"')
         origin.answers(Node(NODE))
         assert envoy.ask(path, body).status == 200
-        time.sleep(0.05)
+        wait_until_expired()
         slow = threading.Event()
         script = {
             "timeout": [WaitFor(slow, 10), CLOSE],

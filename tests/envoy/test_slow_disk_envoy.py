@@ -106,14 +106,16 @@ def test_envoy_exits_in_time_when_the_disk_is_slow(make, node, preload):
 def test_envoy_exits_in_time_when_the_disk_is_slow_from_the_start(make, node, preload):
     """Envoy ends at several stages of opening the store."""
     envoy = make()
-    for wait in (0, 0.03, 0.1, 0.5):
+    for wait in (0, 0.03, 0.1, None):
         # every process that starts from here on
         with preload.slow_disk(ANY_PROCESS, DELAY):
             envoy.start()
-            time.sleep(wait)
+            if wait is None:
+                envoy.wait_for(lambda: preload["delayed"], "the store to wait for its disk")
+            else:
+                time.sleep(wait)
             assert len(send(envoy, range(2))) == 2
             ends(envoy)
-    assert preload["delayed"]
     bodies = filled(envoy)
     ends(envoy)
     envoy.start()
@@ -166,7 +168,7 @@ def test_owner_is_replaced_while_its_disk_is_slow(dynamic, preload):
     with preload.slow_disk(dynamic.process.pid, DELAY):
         dynamic.settings(**main, cache_head=dynamic.head)
         dynamic.wait_for(lambda: preload["delayed"], "the owner to be ended")
-        # for longer than Envoy waits for the old owner
+        # Envoy waits two seconds for the old owner, and logs nothing; the test passes at any moment
         time.sleep(3)
         assert len(send(dynamic, range(2))) == 2
         ends(dynamic)

@@ -220,6 +220,8 @@ def test_failed_sandboxes_lose_few_requests_under_load(make, node):
     for _ in range(5):
         wait_for_sandbox_age()
         fail(envoy)
+        more = statuses.count(200) + 10
+        envoy.wait_for(lambda more=more: statuses.count(200) > more, "answers of the others")
     ends.set()
     for one in threads:
         one.join()

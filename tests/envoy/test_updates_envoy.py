@@ -6,18 +6,19 @@ import json
 import os
 import random
 import threading
-import time
 
 import pytest
 
 from harness import bodies, client
 from harness.client import Malformed, Truncated
 from harness.envoy import Envoy, route
+from harness.guards import GUARD_SECONDS
+from harness.nginx_state import wait_until_expired
 from harness.origin import CLOSE, RESET, CloseWithoutResponse, answer, scattered
 from harness.rpc import Node, call
 from test_background_update import TestBackgroundUpdate as Rows
 from test_background_update import updated
-from test_stale import RpcClient, failing, result_of, wait_until_expired
+from test_stale import RpcClient, failing, result_of
 
 SETTINGS = {
     "cache": True,
@@ -195,8 +196,11 @@ def test_number_of_simultaneous_updates_is_limited(rpc, envoy, origin):
             return sum(len(origin.received(path)) - 1 for path in paths)
 
         envoy.wait_for(lambda: count_updates() == 64, "updates")
-        time.sleep(0.1)
-        assert count_updates() == 64
+        # no other update was sent, or waits for a connection
+        assert envoy.stats(r"^cluster\.node\.upstream_rq_(pending_)?active$") == {
+            "cluster.node.upstream_rq_active": 64,
+            "cluster.node.upstream_rq_pending_active": 0,
+        }
     finally:
         gate.set()
     for path in paths:
@@ -213,7 +217,7 @@ def test_envoy_exits_during_an_update(start_envoy, origin):
     assert result_of(rpc(path)) == "0x1"
     envoy.wait_for(lambda: len(origin.received(path)) == 2, "the update")
     envoy.process.terminate()
-    assert envoy.process.wait(20) == 0
+    assert envoy.process.wait(GUARD_SECONDS) == 0
 
 
 def test_update_ends_with_the_filter_of_a_replaced_listener(session_origin, origin):
@@ -257,7 +261,7 @@ def test_update_ends_with_the_filter_of_a_replaced_listener(session_origin, orig
             )
             put(level)
             # it ends with the filter that sent it
-            assert hangs.seen.wait(10)
+            assert hangs.seen.wait(GUARD_SECONDS)
             rpc.serve(b'"0x1"')
             updated(rpc, "/place", "0x1")
     finally:
