@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from harness import bodies
+from harness.guards import GUARD_SECONDS
 from harness.nginx import resident
 from harness.recorded_nodes import BODY
 from harness.origin import CloseWithoutResponse, WaitFor, answer, chunked, scattered
@@ -94,7 +95,7 @@ class TestSlowClients:
         with nginx.connect(receive_buffer=4096) as connection:
             stream = open_stream(connection, path)
             stream.until(1)
-            assert faucet.stalled.wait(20)
+            assert faucet.stalled.wait(GUARD_SECONDS)
             assert faucet.sent < 2 << 20
             assert resident(worker) - before < 2048 * SLACK
             wait_until_idle(nginx)
@@ -229,4 +230,4 @@ def test_upstream_connection_is_closed_when_the_client_aborts(nginx, origin):
     stream = open_stream(connection, "/unbuffered")
     assert stream.until(len(BODY)) == BODY
     connection.reset()
-    assert hangup.seen.wait(20)
+    assert hangup.seen.wait(GUARD_SECONDS)

@@ -9,12 +9,13 @@ import pathlib
 import random
 import subprocess
 import threading
-import time
 
 import pytest
 
 from harness.client import fetch
+from harness.guards import GUARD_SECONDS
 from harness.nginx import resident
+from harness.nginx_state import wait_until_expired
 from harness.origin import CLOSE, RESET, answer, byte_chunks, gzipped, head, scattered
 from harness.spec_vectors import values as specified_values
 
@@ -389,17 +390,17 @@ def test_response_is_complete_when_nginx_reloads(nginx, origin):
         whole = answer(body, headers=ELECTRA)
         yield whole[0] + whole[1][:1_000_000]
         sent.set()
-        go_on.wait(20)
+        go_on.wait(GUARD_SECONDS)
         yield whole[1][1_000_000:]
 
     origin.answers(slowly)
     got = []
     thread = threading.Thread(target=lambda: got.append(nginx.get(CONSOLIDATIONS, None, headers=[OCTETS])))
     thread.start()
-    assert sent.wait(20)
+    assert sent.wait(GUARD_SECONDS)
     nginx.reload()
     go_on.set()
-    thread.join(30)
+    thread.join(GUARD_SECONDS)
     assert got[0].body == ONE_SSZ * 50_000
 
 
@@ -486,7 +487,7 @@ def test_background_update_is_transcoded(nginx, origin):
     origin.answers(answer(value % b"", headers=ELECTRA))
 
     def is_updated():
-        time.sleep(0.01)
+        wait_until_expired()
         response = fetch(port, path, headers=[OCTETS])
         assert response.body in (ONE_SSZ, b"")
         assert response.header("Content-Type") == "application/octet-stream"
@@ -535,8 +536,8 @@ def test_ranges_conditions_and_heads_refer_to_the_requested_format(nginx, origin
         return fetch(port, path, method=method, headers=headers)
 
     tags = {form: send(form=form).header("ETag") for form in (other, accept)} if when != "miss" else {}
-    # all entries have expired
-    time.sleep(0.01 if when == "stale" else 0)
+    if when == "stale":
+        wait_until_expired()
     for method in ("GET", "HEAD"):
         for more in ([], [("Range", "bytes=1-9")], [("If-None-Match", '"else"')], [("If-Range", '"of-the-json"')]):
             about = method, more

@@ -332,6 +332,7 @@ class TestUnderLoad:
                 if purging.ident:
                     purging.join(30)
                 if dice.random() < 0.3:
+                    # sometimes no other owner is left whose leases the purge waits for
                     time.sleep(1.1)
                     wait_until_linked(nginx)
                     outcomes.append(clients.purge())

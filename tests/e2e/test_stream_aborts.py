@@ -14,6 +14,7 @@ import pytest
 
 from harness import bodies
 from harness.client import Truncated, request_bytes
+from harness.guards import GUARD_SECONDS
 from harness.http2 import Http2Client
 from harness.origin import answer, scattered
 from harness.nginx_state import SLACK, memory_growth, wait_until_stable, wait_until_idle
@@ -74,7 +75,7 @@ class Abort:
     def play(self, connection, _request, _received):
         connection.sendall(self.first)
         self.waits.set()
-        self.go.wait(20)
+        self.go.wait(GUARD_SECONDS)
         if self.by == "client":
             connection.sendall(self.rest)
         else:
@@ -130,7 +131,7 @@ def unharmed(nginx, origin):
 def run(nginx, abort):
     connection = nginx.connect(receive_buffer=abort.chance.choice([None, 4096]))
     connection.send(request_bytes(abort.uri, headers=[("Accept-Encoding", abort.accept)] if abort.accept else []))
-    assert abort.waits.wait(20)
+    assert abort.waits.wait(GUARD_SECONDS)
     if abort.by != "node":
 
         def leave():
@@ -173,7 +174,7 @@ def test_worker_recovers_when_streams_abort_over_http_2(nginx, abort):
         with Http2Client(nginx.ports["port_h2"], chance.choice([None, 1000])) as client:
             streams = {client.ask((one := abort(number)).uri, one.accept): one for number in numbers[start : start + 12]}
             for one in streams.values():
-                assert one.waits.wait(20)
+                assert one.waits.wait(GUARD_SECONDS)
             broken = set()
             for stream, one in streams.items():
                 if one.by == "node":

@@ -12,6 +12,7 @@ import pytest
 from harness import bodies
 from harness.client import Truncated, request_bytes
 from harness.ecds import EcdsModuleEnvoy, EcdsSandboxEnvoy
+from harness.guards import GUARD_SECONDS
 from harness.origin import CLOSE, CloseWithoutResponse, WaitFor, answer
 from harness.origin import head as origin_head
 from harness.status import read_status
@@ -141,21 +142,21 @@ def test_buffered_response_continues_as_a_stream_when_the_memory_is_full(respons
 def test_upstream_connection_ends_when_the_client_aborts_before_the_change(responses):
     with responses.buffered_client("/left/early") as connection:
         connection.reset()
-        assert responses.hangup.seen.wait(20)
+        assert responses.hangup.seen.wait(GUARD_SECONDS)
 
 
 def test_upstream_connection_ends_when_the_client_aborts_after_the_change(responses):
     with responses.buffered_client("/left/late") as connection:
         responses.change(connection)
         connection.reset()
-        assert responses.ended.wait(20)
+        assert responses.ended.wait(GUARD_SECONDS)
 
 
 def test_upstream_connection_ends_when_the_client_aborts_at_the_change(responses):
     with responses.buffered_client("/left/late") as connection:
         responses.go_on["change"].set()
         connection.reset()
-        assert responses.ended.wait(20)
+        assert responses.ended.wait(GUARD_SECONDS)
 
 
 @pytest.mark.parametrize("is_changed", [False, True], ids=["before", "after"])
