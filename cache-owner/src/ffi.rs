@@ -89,7 +89,8 @@ pub struct sszip_owner_config {
     pub no_recompress: u8,
     /// The followed nodes, at most one per namespace; default none. JSON: an
     /// array with an array of strings per node, which has the name of the
-    /// namespace and then the parameters of sszip_cache_head in README:
+    /// namespace and then the arguments of the directive sszip_cache_head
+    /// (docs/directives.md):
     /// [["mainnet", "http://127.0.0.1:8545", "interval=500ms"]].
     pub heads: *const c_char,
     /// Length of `heads` in bytes.

@@ -300,6 +300,15 @@ ngx_http_sszip_create_main_conf(ngx_conf_t *cf)
     ngx_pool_cleanup_t          *cln;
     ngx_http_sszip_main_conf_t  *smcf;
 
+    if (sszip_abi() != SSZIP_ABI) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "sszip: the core's library is of another build than "
+                      "sszip.h (interface %ui, the header has %ui): build "
+                      "both from one source",
+                      (ngx_uint_t) sszip_abi(), (ngx_uint_t) SSZIP_ABI);
+        return NULL;
+    }
+
     smcf = ngx_pcalloc(cf->pool, sizeof(ngx_http_sszip_main_conf_t));
     cln = ngx_pool_cleanup_add(cf->pool, 0);
 

@@ -175,7 +175,7 @@ ngx_http_sszip_clear_board(void)
     sszip_metrics_board  board;
 
     if (ngx_http_sszip_metrics_board(&board)) {
-        (void) sszip_board_clear(&board);
+        (void) sszip_metrics_board_reset_gauges(&board);
     }
 }
 

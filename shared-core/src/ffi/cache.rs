@@ -4,27 +4,26 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::config::{waiter_of, PROCESS, WOKEN};
+use super::config::waiter_of;
 use super::exchange::{
     fields_of, response_head_of, sszip_exchange, with_driver, with_exchange, write_step,
 };
-use super::job::sszip_job;
-use super::panic::{borrow_mut, borrow_sized, boundary, catch_panic, write_result};
-use super::types::{
-    slice_of, sszip_failure, sszip_header, sszip_lookup_request, sszip_other_filters,
-    sszip_request_body, sszip_required_body, sszip_response_head, sszip_status, sszip_step,
-    sszip_str,
+use super::exchange_types::{
+    sszip_failure, sszip_header, sszip_job, sszip_lookup_request, sszip_other_filters,
+    sszip_request_body, sszip_required_body, sszip_response_head, sszip_step,
 };
+use super::panic::{borrow_mut, borrow_sized, boundary, catch_panic, check_results, write_result};
+use super::types::{slice_of, sszip_status, sszip_str};
 use crate::cache::reason::Reason;
 use crate::exchange::drive::{BodyLength, Driver, OtherFilters, RequestBody, RequiredBody};
 use crate::exchange::{Exchange, LookupRequest, PurgeRequest};
-use crate::log;
 
 /// Returns the part of the request body that a lookup requires, for a request
 /// with a body of `length` bytes; 0: there is no body; negative: the length is
 /// unknown until its end. A second call after `SSZIP_NEED_BODY` or
 /// `SSZIP_NEED_WHOLE_BODY` means that the body was read. After the lookup
 /// nothing is required, unless the lookup is to be repeated.
+/// `SSZIP_NEED_NOTHING` for NULL.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -45,8 +44,9 @@ pub unsafe extern "C" fn sszip_exchange_required_body(
 
 /// Reserves memory for a copy of `bytes` bytes of the request body, which the
 /// host assembles for the lookup because it stores the body in several
-/// buffers. The lookup releases the reservation. `false`: the memory budget is
-/// exhausted, and the lookup takes place without a body.
+/// buffers. The copy is the host's; the lookup releases the reservation.
+/// `false`: the memory budget is exhausted, and the lookup takes place without
+/// a body.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -72,6 +72,7 @@ pub unsafe extern "C" fn sszip_exchange_lookup(
     step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(step);
         let driver = &mut borrow_mut!(exchange).driver;
         let request = borrow_sized!(request);
         const WHOLE: u32 = sszip_request_body::SSZIP_BODY_WHOLE as u32;
@@ -138,6 +139,7 @@ pub unsafe extern "C" fn sszip_exchange_purge(
     step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(step);
         let driver = &mut borrow_mut!(exchange).driver;
         let request = borrow_sized!(request);
         let Some(waiter) = waiter_of(request.waiter) else {
@@ -162,7 +164,8 @@ pub unsafe extern "C" fn sszip_exchange_purge(
 /// Returns an exchange for a background update, after a lookup that found an
 /// entry; NULL: no update is due. The host sends a copy of this request in the
 /// background and continues the new exchange with the response head. It owns
-/// the new exchange and frees it with `sszip_exchange_free`.
+/// the new exchange, and ends it with `sszip_exchange_free`; either exchange
+/// may be freed first.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -184,8 +187,8 @@ pub unsafe extern "C" fn sszip_exchange_take_background_update(
 /// continues the new exchange with the response head. `url` is the upstream of
 /// this request if it differs from request to request; NULL `data`: the
 /// route's upstream. The host cancels the probe if there is no response after
-/// `sszip_exchange_next_timer` milliseconds. It owns the new exchange and
-/// frees it with `sszip_exchange_free`.
+/// `sszip_exchange_next_timer` milliseconds. It owns the new exchange, and
+/// ends it with `sszip_exchange_free`; either exchange may be freed first.
 ///
 /// # Safety
 /// `exchange` is NULL or valid, `url` a valid string.
@@ -208,7 +211,9 @@ pub unsafe extern "C" fn sszip_exchange_take_probe(
 /// Returns the path of a probe, for an exchange of
 /// `sszip_exchange_take_probe`, in place of `path`, which is the request's
 /// path. Valid until the next call of this function or of
-/// `sszip_exchange_variable` for the exchange, or `sszip_exchange_free`.
+/// `sszip_exchange_variable` for the exchange, or the end of the exchange.
+///
+/// # Errors
 /// `SSZIP_STATUS_MISUSE`: the exchange is no probe.
 ///
 /// # Safety
@@ -221,6 +226,7 @@ pub unsafe extern "C" fn sszip_exchange_probe_path(
     out: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(out);
         let exchange = borrow_mut!(exchange);
         // SAFETY: the function's contract.
         let path = unsafe { path.bytes() };
@@ -249,6 +255,7 @@ pub unsafe extern "C" fn sszip_exchange_upstream_failed(
     serves_stale: *mut bool,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(serves_stale);
         let driver = &mut borrow_mut!(exchange).driver;
         let Some(failure) = sszip_failure::numbered(failure, status) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
@@ -258,8 +265,8 @@ pub unsafe extern "C" fn sszip_exchange_upstream_failed(
     })
 }
 
-/// Writes to `serves_stale` the result that `sszip_exchange_upstream_failed` would have,
-/// without reporting a failure.
+/// Writes to `serves_stale` the result that `sszip_exchange_upstream_failed`
+/// would have, without reporting a failure.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `serves_stale` points at memory of its type.
@@ -272,6 +279,7 @@ pub unsafe extern "C" fn sszip_exchange_would_serve_stale(
     serves_stale: *mut bool,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(serves_stale);
         let driver = &mut borrow_mut!(exchange).driver;
         let Some(failure) = sszip_failure::numbered(failure, status) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
@@ -283,7 +291,7 @@ pub unsafe extern "C" fn sszip_exchange_would_serve_stale(
 }
 
 /// Returns the body of the upstream request, after
-/// `SSZIP_ACTION_FORWARD_REWRITTEN`. Valid until `sszip_exchange_free`.
+/// `SSZIP_ACTION_FORWARD_REWRITTEN`. Valid until the end of the exchange.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -299,8 +307,8 @@ pub unsafe extern "C" fn sszip_exchange_request_body(exchange: *const sszip_exch
 }
 
 /// Returns the path and query of the upstream request, after
-/// `SSZIP_ACTION_FORWARD_REWRITTEN`; NULL `data` or empty: the request's own
-/// target. Valid until `sszip_exchange_free`.
+/// `SSZIP_ACTION_FORWARD_REWRITTEN`; empty: the request's own target. Valid
+/// until the end of the exchange.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -341,8 +349,8 @@ pub unsafe extern "C" fn sszip_exchange_no_store(exchange: *mut sszip_exchange) 
     })
 }
 
-/// Prevents the response from being stored, because the host rewrote the target
-/// of its redirect for this client.
+/// Prevents the response from being stored, because the host rewrote the
+/// target of its redirect for this client.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -356,9 +364,8 @@ pub unsafe extern "C" fn sszip_exchange_redirected(exchange: *mut sszip_exchange
 }
 
 /// Reports that the host received the whole response, so that it is stored.
-/// Returns the job that stores it, which the host owns, runs and ends with
-/// `sszip_job_store`; NULL: there is nothing left to do. Call
-/// `sszip_next_wakeup` afterwards.
+/// Returns the job that stores it, which the host owns, runs, and ends with
+/// `sszip_job_store`; NULL: there is nothing left to do.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -376,9 +383,9 @@ pub unsafe extern "C" fn sszip_exchange_response_sent(
 /// adds or changes a header, and before `sszip_exchange_response_head`, where
 /// the host can tell the two apart. `failure`, an `sszip_failure`, is the way
 /// in which the upstream failed if the status is a failure and
-/// `sszip_exchange_upstream_failed` was not called. Writes to `replaced` whether a
-/// stored response replaces the upstream's, with `sszip_exchange_status` and
-/// the head edits as the whole head.
+/// `sszip_exchange_upstream_failed` was not called. Writes to `replaced`
+/// whether a stored response replaces the upstream's, with
+/// `sszip_exchange_status` and the head edits as the whole head.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `head` is NULL or valid with all that it
@@ -392,6 +399,7 @@ pub unsafe extern "C" fn sszip_exchange_upstream_head(
     replaced: *mut bool,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(replaced);
         let driver = &mut borrow_mut!(exchange).driver;
         let head = borrow_sized!(head);
         let Some(failure) = sszip_failure::numbered(failure, head.status) else {
@@ -434,7 +442,8 @@ pub unsafe extern "C" fn sszip_exchange_other_filters(
 
 /// Returns whether filter detection found for the first time that other
 /// filters change bodies on this route, which the host logs. Returns `true`
-/// once; call it after `sszip_exchange_other_filters` and `sszip_exchange_response_sent`.
+/// once; call it after `sszip_exchange_other_filters` and
+/// `sszip_exchange_response_sent`.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -447,10 +456,10 @@ pub unsafe extern "C" fn sszip_exchange_is_new_filter_detection(
 }
 
 /// Reads `len` bytes of the body as the upstream sent it, after
-/// `sszip_exchange_upstream_head` and before another filter changes it; `data` is
-/// NULL if they are not in memory. `last`: the body ends with them. Returns a
-/// job or NULL, with the meaning and ownership of the result of
-/// `sszip_exchange_response_sent`.
+/// `sszip_exchange_upstream_head` and before another filter changes it; `data`
+/// is NULL if they are not in memory. `last`: the body ends with them. Returns
+/// a job that stores the response, which the host owns, runs, and ends with
+/// `sszip_job_store`; NULL: there is nothing left to do.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `data` points at `len` bytes or is NULL.
@@ -472,7 +481,10 @@ pub unsafe extern "C" fn sszip_exchange_upstream_piece(
 
 /// Reads the headers of a stored response after the host's other filters
 /// changed its head; if they change the body, the response is sent in
-/// identity. Read the head edits and the body again afterwards.
+/// identity. Ends the results of `sszip_exchange_head_edits` and
+/// `sszip_exchange_body`: call these functions again.
+///
+/// # Errors
 /// `SSZIP_STATUS_MEMORY`: the response cannot be sent.
 ///
 /// # Safety
@@ -529,8 +541,9 @@ pub unsafe extern "C" fn sszip_exchange_is_filling(exchange: *const sszip_exchan
     open.is_some_and(Exchange::is_filling)
 }
 
-/// Detaches an exchange whose client and host need nothing more of it. Its
-/// results stay valid until `sszip_exchange_free`.
+/// Detaches an exchange whose client and host need nothing more of it: it
+/// waits for nothing and stores nothing. Its results stay valid until the end
+/// of the exchange.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -540,57 +553,4 @@ pub unsafe extern "C" fn sszip_exchange_detach(exchange: *mut sszip_exchange) ->
         borrow_mut!(exchange).driver.detach();
         sszip_status::SSZIP_STATUS_OK
     })
-}
-
-/// Writes the next line for the error log about verified hits to `text`,
-/// truncated to `size` bytes, and returns its length; 0: there is none. Call
-/// it until it returns 0 after a response was stored.
-///
-/// # Safety
-/// `text` is NULL, or `size` bytes can be written there.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_next_log_line(text: *mut u8, size: usize) -> usize {
-    let line = catch_panic(|| PROCESS.shared.verified.take_line()).flatten();
-    let Some(line) = line.filter(|_| !text.is_null()) else {
-        return 0;
-    };
-    let line = log::escaped(&line);
-    let length = line.len().min(size);
-    // SAFETY: the function's contract; the line and the host's memory do not
-    // overlap.
-    unsafe { std::ptr::copy_nonoverlapping(line.as_ptr(), text, length) };
-    length
-}
-
-/// Escapes text from other programs for a line of a log, so that it cannot
-/// begin a new line or control a terminal. Writes it to `text`, truncated to
-/// `size` bytes, and returns its length.
-///
-/// # Safety
-/// `input` is a valid string; `text` is NULL, or `size` bytes can be written
-/// there.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_escape_log_text(
-    input: sszip_str,
-    text: *mut u8,
-    size: usize,
-) -> usize {
-    // SAFETY: the function's contract.
-    let line = catch_panic(|| log::escaped_bytes(unsafe { input.bytes() }));
-    let Some(line) = line.filter(|_| !text.is_null()) else {
-        return 0;
-    };
-    let length = line.len().min(size);
-    // SAFETY: the function's contract; the line and the host's memory do not
-    // overlap.
-    unsafe { std::ptr::copy_nonoverlapping(line.as_ptr(), text, length) };
-    length
-}
-
-/// Returns the `waiter` of a waiting request whose lookup is to be repeated;
-/// 0: there is none. Call it until it returns 0, after a response was stored
-/// and after an exchange was freed.
-#[no_mangle]
-pub extern "C" fn sszip_next_wakeup() -> usize {
-    catch_panic(|| WOKEN.next()).flatten().unwrap_or(0)
 }

@@ -24,8 +24,8 @@ pub(super) fn waiter_of(name: usize) -> Option<Waiter> {
     (name != 0).then(|| EventLoop::default().waiter(name))
 }
 
-/// The settings of one route. Immutable; any number of threads may use it at a
-/// time.
+/// The settings of one route. They do not change: any number of threads may
+/// use them at a time.
 pub struct sszip_config(pub(super) Arc<RouteConfig>);
 
 /// # Safety
@@ -52,15 +52,15 @@ pub(super) fn core_name(name: &[u8]) -> &str {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_route_settings {
-    /// Argument of `sszip_exchange_new`. The plan owns it and frees it;
-    /// exchanges that were made with it continue.
+    /// Argument of `sszip_exchange_new`. Belongs to the configuration, and is
+    /// valid until `sszip_validated_config_free`.
     pub config: *const sszip_config,
     /// sszip is enabled on the route.
     pub enable: bool,
     /// Responses of the route are cached.
     pub caches: bool,
-    /// Requests of the route may need a lookup: call `sszip_exchange_required_body`
-    /// before a request is sent.
+    /// Requests of the route may need a lookup: call
+    /// `sszip_exchange_required_body` before a request is sent.
     pub reads_requests: bool,
     /// Requests with a body are not forwarded without a lookup.
     pub has_policy: bool,

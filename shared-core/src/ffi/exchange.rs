@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::config::{free, sszip_config};
-use super::job::sszip_job;
-use super::known_header::sszip_known_header;
-use super::panic::{borrow, borrow_mut, borrow_sized, boundary, catch_panic, write_result};
-use super::types::{
-    slice_of, sszip_action, sszip_flush, sszip_head_edit, sszip_header, sszip_progress,
-    sszip_request_head, sszip_response_head, sszip_status, sszip_step, sszip_str,
+use super::exchange_types::{
+    sszip_action, sszip_flush, sszip_head_edit, sszip_header, sszip_job, sszip_progress,
+    sszip_request_head, sszip_response_head, sszip_step,
 };
+use super::known_header::sszip_known_header;
+use super::panic::{
+    borrow, borrow_mut, borrow_sized, boundary, catch_panic, check_results, write_result,
+};
+use super::types::{slice_of, sszip_status, sszip_str};
 use crate::allocator;
 use crate::bytes::push;
 use crate::exchange::drive::{Driver, Step};
@@ -18,8 +20,8 @@ use crate::exchange::{
     BodyStreamError, Exchange, HeadEdit, Header, Misuse, RequestHead, ResponseHead,
 };
 
-/// One HTTP exchange; each request has its own. docs/exchange.md has the order
-/// of calls.
+/// One HTTP exchange; each request has its own. docs/exchange.md describes the
+/// order of calls.
 pub struct sszip_exchange {
     pub(super) driver: Driver,
     /// Time at which the exchange was created.
@@ -35,19 +37,21 @@ pub struct sszip_exchange {
     pub(super) text: Vec<u8>,
 }
 
-/// Creates an exchange on the route that has these settings. The host owns it
-/// and frees it with `sszip_exchange_free`; it may outlive `config`. Returns
-/// `SSZIP_STATUS_MEMORY` while the process is short of memory.
+/// Creates an exchange on the route that has these settings. The host owns it,
+/// and ends it with `sszip_exchange_free`; it may outlive `config`.
+///
+/// # Errors
+/// `SSZIP_STATUS_MEMORY`: the process is short of memory.
 ///
 /// # Safety
-/// `config` is NULL or from `sszip_validated_config_add_route`, and its plan is not freed; `out`
-/// points at memory of its type.
+/// `config` is NULL or valid; `out` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_new(
     config: *const sszip_config,
     out: *mut *mut sszip_exchange,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(out);
         let config = Arc::clone(&borrow!(config).0);
         let drop_stored = || {
             if let Some(hot) = config.process.shared.hot() {
@@ -78,11 +82,11 @@ impl sszip_exchange {
     }
 }
 
-/// Frees an exchange and all its results.
+/// Frees an exchange and all its results. A job of it stays valid; the host
+/// ends it with `sszip_job_store`.
 ///
 /// # Safety
-/// `exchange` is NULL or from a function that returns a new exchange, and not
-/// freed.
+/// `exchange` is NULL or valid, and is not used after the call.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_free(exchange: *mut sszip_exchange) {
     // SAFETY: the function's contract.
@@ -114,8 +118,9 @@ pub unsafe extern "C" fn sszip_exchange_request_head(
 }
 
 /// Returns the changes to the request head that the upstream receives. The
-/// list is valid until the next call of an `_edits` function for the exchange,
-/// its strings until `sszip_exchange_free`.
+/// list is valid until the next call of this function or of
+/// `sszip_exchange_head_edits` for the exchange, its strings until the end of
+/// the exchange.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; the results point at memory of their type.
@@ -145,11 +150,12 @@ pub unsafe extern "C" fn sszip_exchange_response_head(
     step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(step);
         let exchange = borrow_mut!(exchange);
+        let head = borrow_sized!(head);
         let elapsed = exchange.since.elapsed().as_micros();
         let driver = &mut exchange.driver;
         driver.record_upstream_latency(u64::try_from(elapsed).unwrap_or(u64::MAX));
-        let head = borrow_sized!(head);
         // SAFETY: the function's contract.
         let judged = driver.response_head(unsafe { response_head_of(head) });
         // SAFETY: the function's contract.
@@ -169,15 +175,17 @@ pub unsafe extern "C" fn sszip_exchange_response_head_unavailable(
     step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(step);
         let judged = borrow_mut!(exchange).driver.response_head_unavailable();
         // SAFETY: the function's contract.
         unsafe { write_step(judged, step) }
     })
 }
 
-/// Reads a piece of the body, after `SSZIP_ACTION_BUFFER` and `SSZIP_ACTION_OBSERVE`, and
-/// returns the next action. Copies the piece. If the library fails inside, the
-/// exchange stops buffering and sends the original.
+/// Reads a piece of the body, after `SSZIP_ACTION_BUFFER` and
+/// `SSZIP_ACTION_OBSERVE`, and returns the next action. Copies the piece. If
+/// the library fails inside, the exchange stops buffering and sends the
+/// original.
 ///
 /// # Safety
 /// `exchange` is NULL or valid, `piece` a valid string; `step` points at
@@ -189,6 +197,7 @@ pub unsafe extern "C" fn sszip_exchange_piece(
     step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(step);
         let driver = &mut borrow_mut!(exchange).driver;
         // SAFETY: the function's contract.
         let taken = driver.piece(unsafe { piece.bytes() });
@@ -208,6 +217,7 @@ pub unsafe extern "C" fn sszip_exchange_end_buffering(
     step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(step);
         let released = borrow_mut!(exchange).driver.end_buffering();
         // SAFETY: the function's contract.
         unsafe { write_step(released, step) }
@@ -228,9 +238,9 @@ pub unsafe extern "C" fn sszip_exchange_read_size(exchange: *const sszip_exchang
 }
 
 /// Returns the number of milliseconds after which the host must act: call
-/// `sszip_exchange_end_buffering`, flush a stream whose whole input was written,
-/// repeat the lookup after `SSZIP_ACTION_WAIT`, or cancel a probe. Negative: no
-/// timer is due.
+/// `sszip_exchange_end_buffering`, flush a stream whose whole input was
+/// written, repeat the lookup after `SSZIP_ACTION_WAIT`, or cancel a probe.
+/// Negative: no timer is due.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -244,8 +254,12 @@ pub unsafe extern "C" fn sszip_exchange_next_timer(exchange: *const sszip_exchan
 }
 
 /// Compresses the buffered body, then `piece`, into `output`, up to `capacity`
-/// bytes. `flush` is an `sszip_flush`. On any status other than
-/// `SSZIP_STATUS_OK` the host must truncate the response visibly.
+/// bytes, and writes the number of bytes to `progress`; both are the host's
+/// memory. `flush` is an `sszip_flush`.
+///
+/// # Errors
+/// `SSZIP_STATUS_ENCODER`, `SSZIP_STATUS_SHORT`: the host must truncate the
+/// response visibly, and `output` must not be sent.
 ///
 /// # Safety
 /// `exchange` is NULL or valid, `piece` a valid string; `output` has room for
@@ -260,6 +274,7 @@ pub unsafe extern "C" fn sszip_exchange_stream(
     progress: *mut sszip_progress,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(progress);
         let driver = &mut borrow_mut!(exchange).driver;
         // SAFETY: the function's contract.
         let (piece, output) = unsafe { (piece.bytes(), output_slice(output, capacity)) };
@@ -297,6 +312,7 @@ pub unsafe extern "C" fn sszip_exchange_end(
     step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(step);
         let ended = borrow_mut!(exchange).driver.end();
         // SAFETY: the function's contract.
         unsafe { write_step(ended, step) }
@@ -314,6 +330,7 @@ pub unsafe extern "C" fn sszip_exchange_end_truncated(
     step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(step);
         let ended = borrow_mut!(exchange).driver.end_truncated();
         // SAFETY: the function's contract.
         unsafe { write_step(ended, step) }
@@ -330,9 +347,10 @@ pub unsafe extern "C" fn sszip_exchange_abort(exchange: *mut sszip_exchange) -> 
     boundary(|| done(borrow_mut!(exchange).driver.abort()))
 }
 
-/// Returns the changes to the response head that the client receives. The list
-/// is valid until the next call of an `_edits` function for the exchange, its
-/// strings until `sszip_exchange_free`.
+/// Returns the changes to the response head that the client receives, after an
+/// action to send it. The list is valid until the next call of this function
+/// or of `sszip_exchange_upstream_edits` for the exchange; its strings until
+/// `sszip_exchange_filtered_hit_head`, or the end of the exchange.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; the results point at memory of their type.
@@ -362,7 +380,10 @@ pub unsafe extern "C" fn sszip_exchange_varies_on_accept_encoding(
 /// Returns the `Vary` value for a cache between the exchange and the upstream:
 /// the upstream's value without the headers that the upstream edits set to one
 /// value for every request. Valid until the next call of this function for the
-/// exchange, or `sszip_exchange_free`.
+/// exchange, or the end of the exchange.
+///
+/// # Errors
+/// `SSZIP_STATUS_MISUSE`: a job has the exchange.
 ///
 /// # Safety
 /// `exchange` is NULL or valid, `vary` a valid string; `out` points at memory
@@ -374,6 +395,7 @@ pub unsafe extern "C" fn sszip_exchange_upstream_vary(
     out: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(out);
         let exchange = borrow_mut!(exchange);
         // SAFETY: the function's contract.
         let vary = unsafe { vary.bytes() };
@@ -386,10 +408,13 @@ pub unsafe extern "C" fn sszip_exchange_upstream_vary(
     })
 }
 
-/// Returns the bytes to send directly after the head, as a list of pieces. The
-/// list is valid until the next call of this function for the exchange, the
-/// bytes until `sszip_exchange_free`. `SSZIP_STATUS_MEMORY`: memory for the list
-/// is exhausted.
+/// Returns the bytes to send directly after the head, as a list of pieces,
+/// after an action to send them. The list is valid until the next call of this
+/// function for the exchange; the bytes until
+/// `sszip_exchange_filtered_hit_head`, or the end of the exchange.
+///
+/// # Errors
+/// `SSZIP_STATUS_MEMORY`: memory for the list is exhausted.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; the results point at memory of their type.
@@ -400,6 +425,7 @@ pub unsafe extern "C" fn sszip_exchange_body(
     npieces: *mut usize,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(pieces, npieces);
         let exchange = borrow_mut!(exchange);
         // a batch has as many pieces as responses
         let mut body = Vec::new();
@@ -540,6 +566,7 @@ unsafe fn write_edits(
     nedits: *mut usize,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(edits, nedits);
         let exchange = borrow_mut!(exchange);
         let open = exchange.driver.exchange();
         exchange.edits = open

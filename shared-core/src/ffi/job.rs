@@ -1,34 +1,15 @@
 //! Jobs for threads that serve no connections.
 
 use super::exchange::{sszip_exchange, write_step};
-use super::panic::{borrow_mut, boundary, catch_panic};
-use super::types::{sszip_status, sszip_step};
-use crate::exchange::drive::Job;
+use super::exchange_types::{sszip_job, sszip_step};
+use super::panic::{borrow_mut, boundary, catch_panic, check_results};
+use super::types::sszip_status;
 
-/// Work that takes too long for an event loop. The host that received it owns
-/// it, may pass it to any thread, and ends it with exactly one of
-/// `sszip_exchange_job_done` and `sszip_job_store`.
-pub struct sszip_job(Job);
-
-impl sszip_job {
-    pub(super) fn into_raw(job: Job) -> *mut Self {
-        Box::into_raw(Box::new(Self(job)))
-    }
-}
-
-/// Returns the maximum number of jobs that a process should run at a time; the
-/// others wait. Call it after the last fork, when the process is bound to its
-/// processors.
-#[no_mangle]
-pub extern "C" fn sszip_max_running_jobs() -> usize {
-    catch_panic(Job::max_concurrency).unwrap_or(1)
-}
-
-/// Runs a job, which takes milliseconds per megabyte. If the library fails
-/// inside, the response is the original, or is not stored.
+/// Runs a job, once, which takes milliseconds per megabyte. If the library
+/// fails inside, the response is the original, or is not stored.
 ///
 /// # Safety
-/// `job` is NULL or valid, and no other thread uses it during the call.
+/// `job` is NULL or valid.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_job_run(job: *mut sszip_job) -> sszip_status {
     boundary(|| {
@@ -41,15 +22,15 @@ pub unsafe extern "C" fn sszip_job_run(job: *mut sszip_job) -> sszip_status {
 /// result is stored. `false` for NULL.
 ///
 /// # Safety
-/// `job` is NULL or valid, and no other thread uses it during the call.
+/// `job` is NULL or valid.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_job_has_store(job: *const sszip_job) -> bool {
     // SAFETY: the function's contract.
     unsafe { job.as_ref() }.is_some_and(|job| job.0.runs_without_client())
 }
 
-/// Stores the result of a job that has run and that no exchange waits for, and
-/// frees the job. Call `sszip_next_wakeup` afterwards.
+/// Stores the result of a job that no exchange waits for, if it has run and
+/// its result is stored, and frees the job.
 ///
 /// # Safety
 /// `job` is NULL or valid, and is not used after the call.
@@ -67,9 +48,9 @@ pub unsafe extern "C" fn sszip_job_store(job: *mut sszip_job, now: u64) -> sszip
 
 /// Returns a job that releases the memory of a long response off the event
 /// loop, since that takes a tenth of a millisecond per megabyte; NULL: there
-/// is none. The host owns the job and ends it with `sszip_job_store`. Call it
-/// before `sszip_exchange_free`, when no result of the exchange is used any
-/// more.
+/// is none. The host owns the job, runs it, and ends it with
+/// `sszip_job_store`. A job ends the exchange: all its results are invalid,
+/// and only `sszip_exchange_free` may be called for it.
 ///
 /// # Safety
 /// `exchange` is NULL or valid.
@@ -84,8 +65,9 @@ pub unsafe extern "C" fn sszip_exchange_take_teardown_job(
     job.map_or(std::ptr::null_mut(), sszip_job::into_raw)
 }
 
-/// Continues an exchange after the job of its `SSZIP_ACTION_RUN_JOB` has run, and
-/// frees the job.
+/// Continues an exchange after the job of its `SSZIP_ACTION_RUN_JOB` has run,
+/// and returns the next action. Frees the job on any status other than
+/// `SSZIP_STATUS_NULL`.
 ///
 /// # Safety
 /// `exchange` and `job` are NULL or valid, the job is from that exchange, and
@@ -97,6 +79,7 @@ pub unsafe extern "C" fn sszip_exchange_job_done(
     step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(step);
         let driver = &mut borrow_mut!(exchange).driver;
         if job.is_null() {
             return sszip_status::SSZIP_STATUS_NULL;

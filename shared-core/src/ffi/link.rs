@@ -6,12 +6,42 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use super::config::PROCESS;
-use super::panic::{boundary, catch_panic, write_result};
-use super::types::{sszip_link_action, sszip_status, sszip_str};
+use super::panic::{boundary, catch_panic, check_results, write_result};
+use super::types::{sszip_status, sszip_str};
 use crate::cache::link::{ConnectionAction, Link, OwnerHealthChange};
 use crate::cache::process::owner_client::OwnerClient;
 use crate::cache::tip_floor::{FloorSource, FloorTable};
 use crate::config::validated::ValidatedConfig;
+
+/// Result of opening a connection to the owner.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum sszip_connect_result {
+    /// The connection is open, or its opening is in progress.
+    SSZIP_CONNECT_OPEN = 0,
+    /// The connection could not be opened.
+    SSZIP_CONNECT_FAILED = 1,
+    /// No process listens at the owner's address: the connection was refused,
+    /// or the socket does not exist.
+    SSZIP_CONNECT_REFUSED = 2,
+}
+
+/// Next action for the connections to the owner.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum sszip_link_action {
+    /// No connection needs an action.
+    SSZIP_LINK_NOTHING = 0,
+    /// Open the connection, then call `sszip_link_connected`.
+    SSZIP_LINK_CONNECT = 1,
+    /// Write the pieces of `sszip_link_output`, and call
+    /// `sszip_link_bytes_written` after each write, until there are none.
+    SSZIP_LINK_WRITE = 2,
+    /// Close the connection.
+    SSZIP_LINK_CLOSE = 3,
+    /// Call `sszip_link_tick`.
+    SSZIP_LINK_TICK = 4,
+}
 
 /// Joins this process to the owner of a store. Replies that are longer than
 /// the longest entry that the plan allows are refused.
@@ -38,13 +68,14 @@ pub extern "C" fn sszip_tip_floors_size() -> usize {
 }
 
 /// Attaches the memory in which the workers of the host share their tip
-/// floors. Call it after the process is configured, and before it serves. The
-/// host keeps the memory until the process ends.
+/// floors. Call it once, after `sszip_validated_config_start` and before the
+/// first exchange; without an owner it has no effect. The memory is the
+/// host's, and is used until the process ends.
 ///
 /// # Safety
-/// `memory` is NULL or `sszip_tip_floors_size()` bytes, aligned for `uint64_t`,
-/// which were zero before the first process attached them and stay until the
-/// process ends.
+/// `memory` is NULL or `sszip_tip_floors_size()` bytes, aligned for
+/// `uint64_t`, which were zero before the first process attached them and stay
+/// until the process ends.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_tip_floors_attach(memory: *mut c_void) -> sszip_status {
     boundary(|| {
@@ -62,13 +93,15 @@ pub unsafe extern "C" fn sszip_tip_floors_attach(memory: *mut c_void) -> sszip_s
     })
 }
 
-/// Returns the next action for a connection to the owner, and its number, a
-/// small integer, in `slot`. Call it until it returns `SSZIP_LINK_NOTHING`
-/// after each call that changes the link's state: lookups, fills, `_free`
-/// functions and the other functions of the link.
+/// Returns the next action for a connection to the owner, and writes the
+/// connection's number, a small integer, to `slot` unless that is NULL. Call
+/// it until it returns `SSZIP_LINK_NOTHING`: after
+/// `sszip_validated_config_start`, after calls that may send a request to the
+/// owner (for an exchange or a job: a lookup, a stored response, an end), and
+/// after the other functions of this section.
 ///
 /// # Safety
-/// `slot` points at memory of its type.
+/// `slot` is NULL or points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_link_next_action(slot: *mut usize) -> sszip_link_action {
     let need = catch_panic(|| link().and_then(Link::next_action));
@@ -108,8 +141,9 @@ pub extern "C" fn sszip_link_connected(slot: usize, result: u32, now: u64) -> ss
 }
 
 /// Returns the bytes to write to the connection: at most `capacity` pieces, in
-/// order, and their number in `count`; 0: there is nothing to write. Valid
-/// until the next call of a function of the link.
+/// order, in the host's array `out`, and their number in `count`; 0: there is
+/// nothing to write. The pieces are valid until the next call of a function of
+/// this section.
 ///
 /// # Safety
 /// `out` points at memory for `capacity` of its type, `count` at memory of its
@@ -122,9 +156,7 @@ pub unsafe extern "C" fn sszip_link_output(
     count: *mut usize,
 ) -> sszip_status {
     boundary(|| {
-        if out.is_null() {
-            return sszip_status::SSZIP_STATUS_NULL;
-        }
+        check_results!(out, count);
         let mut written = 0;
         if let Some(link) = link() {
             link.write(slot, |pieces| {
@@ -152,8 +184,9 @@ pub extern "C" fn sszip_link_bytes_written(slot: usize, bytes: usize) -> sszip_s
     })
 }
 
-/// Returns the buffer into which the host reads from the connection. Valid
-/// until the next call of a function of the link.
+/// Returns the buffer into which the host reads from the connection: `len`
+/// bytes of the library. Valid until the next call of a function of this
+/// section.
 ///
 /// # Errors
 /// `SSZIP_STATUS_MISUSE`: there is no buffer; close the connection.
@@ -167,6 +200,7 @@ pub unsafe extern "C" fn sszip_link_read_buffer(
     len: *mut usize,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(data, len);
         let mut room = (std::ptr::null_mut(), 0);
         let is_open = link().is_some_and(|link| {
             link.read_buffer(slot, |bytes| {
@@ -182,11 +216,12 @@ pub unsafe extern "C" fn sszip_link_read_buffer(
     })
 }
 
-/// Reports that `bytes` bytes were read into the buffer of `sszip_link_read_buffer`.
+/// Reports that `bytes` bytes were read into the buffer of
+/// `sszip_link_read_buffer`.
 ///
 /// # Safety
-/// The bytes are written, and no other function of the link was called since
-/// `sszip_link_read_buffer`.
+/// The bytes are written, and no other function of this section was called
+/// since `sszip_link_read_buffer`.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_link_bytes_read(
     slot: usize,
@@ -222,12 +257,13 @@ pub extern "C" fn sszip_link_tick(now: u64) -> u64 {
 }
 
 /// Returns a change of the owner's health for the log: once when the owner has
-/// not responded for some seconds (`is_bad`), and once when it responds again;
-/// empty: no change. Static; the text continues a line that begins with the
-/// owner's name. Call it after `sszip_link_tick`.
+/// not responded for some seconds, and once when it responds again; empty: no
+/// change. Static; the text continues a line that begins with the owner's
+/// name. Writes to `is_bad`, unless that is NULL, whether the owner does not
+/// respond. Call it after `sszip_link_tick`.
 ///
 /// # Safety
-/// `is_bad` points at memory of its type.
+/// `is_bad` is NULL or points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_link_health_change(now: u64, is_bad: *mut bool) -> sszip_str {
     let news = catch_panic(|| link().and_then(|link| link.news(now))).flatten();

@@ -8,6 +8,16 @@ pub(super) fn boundary(body: impl FnOnce() -> sszip_status) -> sszip_status {
     catch_panic(body).unwrap_or(sszip_status::SSZIP_STATUS_PANIC)
 }
 
+/// Returns `SSZIP_STATUS_NULL` from the function if the pointer to a result is
+/// NULL. A function checks them first, so that such a call has no effect.
+macro_rules! check_results {
+    ($($out:expr),+) => {
+        if $($out.is_null())||+ {
+            return sszip_status::SSZIP_STATUS_NULL;
+        }
+    };
+}
+
 /// Borrows `$pointer`; returns `SSZIP_STATUS_NULL` from the function if it is
 /// NULL.
 macro_rules! borrow {
@@ -77,4 +87,4 @@ macro_rules! write_result {
     }};
 }
 
-pub(super) use {borrow, borrow_mut, borrow_sized, write_result};
+pub(super) use {borrow, borrow_mut, borrow_sized, check_results, write_result};

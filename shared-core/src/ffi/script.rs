@@ -2,20 +2,19 @@
 //!
 //! The library owns the results of these functions, and the error text in
 //! `out`: they are valid until the next call of such a function on the same
-//! thread, or `sszip_result_free`.
+//! thread, or `sszip_result_free`. The header calls them thread results.
 
 use std::cell::RefCell;
 
 use super::config::PROCESS;
-use super::panic::{boundary, write_result};
-use super::status::{board_of, sszip_metrics_board};
-use super::types::{slice_of, sszip_header, sszip_status, sszip_str};
+use super::exchange_types::sszip_header;
+use super::panic::{boundary, check_results, write_result};
+use super::types::{slice_of, sszip_status, sszip_str};
 use crate::bytes::Bytes;
 use crate::cache::link::Head;
 use crate::gzip::inflate::{gunzip, InflateError};
 use crate::gzip::oneshot::{compressed_bound, gzip, OneshotError};
-use crate::script::ssz_values::SszTypeName;
-use crate::script::{cached_responses, calls, metrics, ssz_values, stored_values};
+use crate::script::{cached_responses, calls, stored_values};
 
 /// A call of a JSON-RPC request. Its strings point into the request body, or
 /// into the library's decoded copy of it.
@@ -30,35 +29,6 @@ pub struct sszip_call {
     pub params: sszip_str,
 }
 
-/// A metric of the host's workers.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct sszip_metric {
-    /// Name of the metric.
-    pub name: sszip_str,
-    /// Value of the metric.
-    pub number: u64,
-}
-
-/// Selects an SSZ type; an empty string means that the property is not
-/// specified.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct sszip_ssz_type {
-    /// Name of the type as the consensus specifications write it, or a
-    /// JSON-RPC method or the path of a Beacon API route, whose result is
-    /// meant.
-    pub name: sszip_str,
-    /// Name of the fork.
-    pub fork: sszip_str,
-    /// Name of the preset.
-    pub preset: sszip_str,
-    /// Role of a JSON input: "value", "answer" or "auto".
-    pub form: sszip_str,
-    /// Path of a part of an SSZ value.
-    pub path: sszip_str,
-}
-
 /// Result that the last call of a function on this thread returned.
 #[derive(Default)]
 struct ThreadResult {
@@ -66,7 +36,6 @@ struct ThreadResult {
     /// A body that the host wrote, or a decompressed body.
     _body: Vec<u8>,
     _calls: Vec<sszip_call>,
-    _figures: (Vec<sszip_metric>, Vec<String>),
 }
 
 thread_local! {
@@ -89,7 +58,7 @@ fn return_bytes(bytes: Bytes, out: *mut sszip_str) -> sszip_status {
 
 /// Returns the result of a function: bytes, none (NULL `data`), or the text of
 /// an error.
-fn return_result<B: Into<Bytes>, E: ToString>(
+pub(super) fn return_result<B: Into<Bytes>, E: ToString>(
     result: Result<Option<B>, E>,
     out: *mut sszip_str,
 ) -> sszip_status {
@@ -106,7 +75,7 @@ fn return_result<B: Into<Bytes>, E: ToString>(
     }
 }
 
-/// Frees the last result of this thread.
+/// Frees the thread result of this thread. Not needed before another call.
 #[no_mangle]
 pub extern "C" fn sszip_result_free() {
     boundary(|| {
@@ -116,7 +85,8 @@ pub extern "C" fn sszip_result_free() {
 }
 
 /// Returns the value that a program stored under a name in this process's
-/// memory; NULL `data`: there is none.
+/// memory; NULL `data`: there is none. Writes it to `out`; on
+/// `SSZIP_STATUS_INVALID` an error text. `out` is a thread result.
 ///
 /// # Safety
 /// `name` is a valid string; `out` points at memory of its type.
@@ -127,6 +97,7 @@ pub unsafe extern "C" fn sszip_value_get(
     out: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(out);
         // SAFETY: the function's contract.
         let name = unsafe { name.bytes() };
         return_result(stored_values::get(&PROCESS.shared, name, now), out)
@@ -135,7 +106,8 @@ pub unsafe extern "C" fn sszip_value_get(
 
 /// Stores a value for `ttl` milliseconds. Writes to `out` the request that
 /// stores it with the owner, which the caller sends unchanged; NULL `data`:
-/// there is no owner.
+/// there is no owner; on `SSZIP_STATUS_INVALID` an error text. `out` is a
+/// thread result.
 ///
 /// # Safety
 /// `name` and `value` are valid strings; `out` points at memory of its type.
@@ -148,6 +120,7 @@ pub unsafe extern "C" fn sszip_value_set(
     out: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(out);
         // SAFETY: the function's contract.
         let (name, value) = unsafe { (name.bytes(), value.bytes()) };
         return_result(
@@ -158,21 +131,25 @@ pub unsafe extern "C" fn sszip_value_set(
 }
 
 /// Removes a value. Writes to `out` the request to the owner that purges it in
-/// all processes; NULL `data`: there is no owner.
+/// all processes; NULL `data`: there is no owner; on `SSZIP_STATUS_INVALID` an
+/// error text. `out` is a thread result.
 ///
 /// # Safety
 /// `name` is a valid string; `out` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_value_delete(name: sszip_str, out: *mut sszip_str) -> sszip_status {
     boundary(|| {
+        check_results!(out);
         // SAFETY: the function's contract.
         let name = unsafe { name.bytes() };
         return_result(stored_values::delete(&PROCESS.shared, name), out)
     })
 }
 
-/// Returns the request that looks a value up with the owner, and the
-/// `generation` that `sszip_value_decode_reply` needs; NULL `data`: there is no owner.
+/// Writes to `out` the request that looks a value up with the owner, and to
+/// `generation` the number that `sszip_value_decode_reply` needs; NULL `data`:
+/// there is no owner; on `SSZIP_STATUS_INVALID` an error text to `out`. `out`
+/// is a thread result.
 ///
 /// # Safety
 /// `name` is a valid string; the results point at memory of their type.
@@ -183,6 +160,7 @@ pub unsafe extern "C" fn sszip_value_lookup_request(
     generation: *mut u64,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(out, generation);
         // SAFETY: the function's contract.
         let request = stored_values::lookup_request(&PROCESS.shared, unsafe { name.bytes() });
         let known = request.as_ref().ok().and_then(Option::as_ref);
@@ -192,8 +170,8 @@ pub unsafe extern "C" fn sszip_value_lookup_request(
 }
 
 /// Decodes the owner's reply, head and body, to a request of
-/// `sszip_value_lookup_request`. Returns the value, with the conventions of
-/// `sszip_value_get`.
+/// `sszip_value_lookup_request`. Writes the value to `out`; NULL `data`: there
+/// is none; on `SSZIP_STATUS_INVALID` an error text. `out` is a thread result.
 ///
 /// # Safety
 /// The strings are valid; `out` points at memory of its type.
@@ -207,6 +185,7 @@ pub unsafe extern "C" fn sszip_value_decode_reply(
     out: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(out);
         // SAFETY: the function's contract.
         let (name, reply) = unsafe { (name.bytes(), (head.bytes(), body.bytes())) };
         return_result(
@@ -216,9 +195,10 @@ pub unsafe extern "C" fn sszip_value_decode_reply(
     })
 }
 
-/// Returns the response that is stored in this process's memory under `key`,
-/// 64 hexadecimal digits, with `id`, raw JSON, as the id of its call; NULL
-/// `data`: there is none.
+/// Writes to `out` the response that is stored in this process's memory under
+/// `key`, 64 hexadecimal digits, with `id`, raw JSON, as the id of its call;
+/// NULL `data`: there is none; on `SSZIP_STATUS_INVALID` an error text. `out`
+/// is a thread result.
 ///
 /// # Safety
 /// The strings are valid; `out` points at memory of its type.
@@ -230,6 +210,7 @@ pub unsafe extern "C" fn sszip_cached_response_get(
     out: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(out);
         // SAFETY: the function's contract.
         let (key, id) = unsafe { (key.bytes(), id.bytes()) };
         let found = match blake3::Hash::from_hex(key) {
@@ -240,8 +221,9 @@ pub unsafe extern "C" fn sszip_cached_response_get(
     })
 }
 
-/// Returns the request to the owner that purges the entries that `query`
-/// selects (docs/caching.md, Purging); NULL `data`: there is no owner.
+/// Writes to `out` the request to the owner that purges the entries that
+/// `query` selects (docs/caching.md, Purging); NULL `data`: there is no owner;
+/// on `SSZIP_STATUS_INVALID` an error text. `out` is a thread result.
 ///
 /// # Safety
 /// `query` is a valid string; `out` points at memory of its type.
@@ -251,14 +233,18 @@ pub unsafe extern "C" fn sszip_purge_request(
     out: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(out);
         // SAFETY: the function's contract.
         let query = unsafe { query.bytes() };
         return_result(stored_values::purge(&PROCESS.shared, query), out)
     })
 }
 
-/// Parses the head of an owner reply, up to its empty line: returns its status
-/// code and the length of its body in bytes.
+/// Parses the head of an owner reply, up to its empty line: writes its status
+/// code to `status`, and the length of its body in bytes to `length`.
+///
+/// # Errors
+/// `SSZIP_STATUS_INVALID`: it is not such a head; no text is written.
 ///
 /// # Safety
 /// `head` is a valid string; the results point at memory of their type.
@@ -269,6 +255,7 @@ pub unsafe extern "C" fn sszip_owner_reply_head(
     length: *mut usize,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(status, length);
         // SAFETY: the function's contract.
         let read = Head::parse(unsafe { head.bytes() });
         let read = read.ok().flatten();
@@ -282,7 +269,8 @@ pub unsafe extern "C" fn sszip_owner_reply_head(
     })
 }
 
-/// Compresses `data` to one gzip member with a level of 0 to 12.
+/// Compresses `data` to one gzip member with a level of 0 to 12. Writes it to
+/// `out`; on `SSZIP_STATUS_INVALID` an error text. `out` is a thread result.
 ///
 /// # Safety
 /// `data` is a valid string; `out` points at memory of its type.
@@ -293,6 +281,7 @@ pub unsafe extern "C" fn sszip_gzip(
     out: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(out);
         // SAFETY: the function's contract.
         let data = unsafe { data.bytes() };
         let coded = gzip(data, level, compressed_bound(data.len()).saturating_add(1));
@@ -304,7 +293,8 @@ pub unsafe extern "C" fn sszip_gzip(
     })
 }
 
-/// Decompresses gzip members to at most `max_length` bytes.
+/// Decompresses gzip members to at most `max_length` bytes. Writes them to
+/// `out`; on `SSZIP_STATUS_INVALID` an error text. `out` is a thread result.
 ///
 /// # Safety
 /// `data` is a valid string; `out` points at memory of its type.
@@ -315,6 +305,7 @@ pub unsafe extern "C" fn sszip_gunzip(
     out: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(out);
         // SAFETY: the function's contract.
         let plain = gunzip(unsafe { data.bytes() }, max_length);
         let plain = plain.map(Some).map_err(|why| match why {
@@ -326,112 +317,9 @@ pub unsafe extern "C" fn sszip_gunzip(
     })
 }
 
-/// # Safety
-/// `ssz_type` is NULL or valid with all that it points at.
-unsafe fn with_ssz_type<B: Into<Bytes>>(
-    ssz_type: *const sszip_ssz_type,
-    out: *mut sszip_str,
-    run: impl FnOnce(&SszTypeName<'_>, &str, &str) -> Result<B, String>,
-) -> sszip_status {
-    // SAFETY: the function's contract.
-    let Some(names) = (unsafe { ssz_type.as_ref() }) else {
-        return sszip_status::SSZIP_STATUS_NULL;
-    };
-    // SAFETY: the function's contract.
-    let text = |text: sszip_str| std::str::from_utf8(unsafe { text.bytes() });
-    let (Ok(name), Ok(fork), Ok(preset), Ok(form), Ok(path)) = (
-        text(names.name),
-        text(names.fork),
-        text(names.preset),
-        text(names.form),
-        text(names.path),
-    ) else {
-        return return_result::<Vec<u8>, _>(Err("a name is not UTF-8"), out);
-    };
-    let ssz_type = SszTypeName { name, fork, preset };
-    return_result(run(&ssz_type, form, path).map(Some), out)
-}
-
-/// Converts JSON to SSZ.
-///
-/// # Safety
-/// `ssz_type` is NULL or valid with all that it points at, `json` a valid
-/// string; `out` points at memory of its type.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_json_to_ssz(
-    ssz_type: *const sszip_ssz_type,
-    json: sszip_str,
-    out: *mut sszip_str,
-) -> sszip_status {
-    // SAFETY: the function's contract.
-    boundary(|| unsafe {
-        with_ssz_type(ssz_type, out, |ssz_type, form, _| {
-            ssz_values::to_ssz(ssz_type, form, json.bytes())
-        })
-    })
-}
-
-/// Converts SSZ to JSON.
-///
-/// # Safety
-/// `ssz_type` is NULL or valid with all that it points at, `ssz` a valid
-/// string; `out` points at memory of its type.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_ssz_to_json(
-    ssz_type: *const sszip_ssz_type,
-    ssz: sszip_str,
-    out: *mut sszip_str,
-) -> sszip_status {
-    // SAFETY: the function's contract.
-    boundary(|| unsafe {
-        with_ssz_type(ssz_type, out, |ssz_type, _, path| {
-            ssz_values::to_json(ssz_type, path, ssz.bytes())
-        })
-    })
-}
-
-/// Checks that SSZ is a valid value of the type. `out` is empty if it is.
-///
-/// # Safety
-/// `ssz_type` is NULL or valid with all that it points at, `ssz` a valid
-/// string; `out` points at memory of its type.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_ssz_check(
-    ssz_type: *const sszip_ssz_type,
-    ssz: sszip_str,
-    out: *mut sszip_str,
-) -> sszip_status {
-    // SAFETY: the function's contract.
-    boundary(|| unsafe {
-        with_ssz_type(ssz_type, out, |ssz_type, _, _| {
-            ssz_values::check(ssz_type, ssz.bytes()).map(|()| Vec::new())
-        })
-    })
-}
-
-/// Computes the hash tree root of SSZ: `0x` and 64 hexadecimal digits.
-///
-/// # Safety
-/// `ssz_type` is NULL or valid with all that it points at, `ssz` a valid
-/// string; `out` points at memory of its type.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_ssz_root(
-    ssz_type: *const sszip_ssz_type,
-    ssz: sszip_str,
-    out: *mut sszip_str,
-) -> sszip_status {
-    // SAFETY: the function's contract.
-    boundary(|| unsafe {
-        with_ssz_type(ssz_type, out, |ssz_type, _, path| {
-            ssz_values::root(ssz_type, path, ssz.bytes()).map(String::into_bytes)
-        })
-    })
-}
-
 /// Returns memory for a body of `length` bytes, into which the host writes the
-/// body before `sszip_calls_parse`; NULL: memory is exhausted. Valid until the
-/// next call of a function of the script API on this thread other than
-/// `sszip_calls_parse`, or `sszip_result_free`.
+/// body before `sszip_calls_parse`; NULL: memory is exhausted. The memory is a
+/// thread result, and may be passed to one call of `sszip_calls_parse`.
 #[no_mangle]
 pub extern "C" fn sszip_calls_buffer(length: usize) -> *mut u8 {
     let mut body = Vec::new();
@@ -452,9 +340,12 @@ pub extern "C" fn sszip_calls_buffer(length: usize) -> *mut u8 {
 
 /// Parses the calls of a request whose headers are `fields`: at most
 /// `max_calls`, in a body of at most `max_bytes`, which is decompressed if it
-/// has a content coding. The body lies in the host's memory or in the memory
-/// of `sszip_calls_buffer`; the results point into it, or into the decompressed
-/// body. On `SSZIP_STATUS_INVALID` a word for the error is written to `out`.
+/// has a content coding. The body is in the host's memory, or in the memory of
+/// this thread's last `sszip_calls_buffer`. Writes the list of calls to
+/// `calls` and `ncalls`, and to `is_batch` whether the request is a batch; on
+/// `SSZIP_STATUS_INVALID` a word for the error to `out`. The list and the word
+/// are thread results. The strings of the calls point into `body`, which the
+/// host keeps as long, or into a thread result.
 ///
 /// # Safety
 /// `fields` are `nfields` valid fields, and `body` is a valid string; the
@@ -472,6 +363,7 @@ pub unsafe extern "C" fn sszip_calls_parse(
     out: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(calls, ncalls, is_batch, out);
         // SAFETY: the function's contract.
         let (fields, body) = unsafe { (slice_of(fields, nfields), body.bytes()) };
         let codings = fields.iter().filter_map(|field| {
@@ -507,46 +399,6 @@ pub unsafe extern "C" fn sszip_calls_parse(
             if let std::borrow::Cow::Owned(decoded) = plain {
                 result._body = decoded;
             }
-        });
-        sszip_status::SSZIP_STATUS_OK
-    })
-}
-
-/// Returns the metrics that the workers of the host counted.
-///
-/// # Safety
-/// `board` is NULL or valid, and its memory was passed to `sszip_metrics_board_init`;
-/// the results point at memory of their type.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_metrics_board_read(
-    board: *const sszip_metrics_board,
-    figures: *mut *const sszip_metric,
-    nfigures: *mut usize,
-) -> sszip_status {
-    boundary(|| {
-        // SAFETY: the function's contract.
-        let board = match unsafe { board_of(board) } {
-            Ok((board, worker)) => {
-                // the gauges of this worker may be as old as its last request
-                super::status::show(&PROCESS, board, worker);
-                board
-            }
-            Err(status) => return status,
-        };
-        let (names, numbers): (Vec<_>, Vec<_>) = metrics::flat_metrics(board).into_iter().unzip();
-        let found: Vec<sszip_metric> = names
-            .iter()
-            .zip(numbers)
-            .map(|(name, number)| sszip_metric {
-                name: sszip_str::from_bytes(name.as_bytes()),
-                number,
-            })
-            .collect();
-        write_result!(figures, found.as_ptr());
-        write_result!(nfigures, found.len());
-        set_thread_result(ThreadResult {
-            _figures: (found, names),
-            ..ThreadResult::default()
         });
         sszip_status::SSZIP_STATUS_OK
     })

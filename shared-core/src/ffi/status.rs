@@ -1,35 +1,49 @@
 //! Metrics of workers, and the status page that reports them.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::config::{waiter_of, PROCESS};
 use super::exchange::{sszip_exchange, write_step};
-use super::panic::{borrow_mut, borrow_sized, boundary, sized};
-use super::types::{sszip_lookup_request, sszip_status, sszip_step, sszip_str};
+use super::exchange_types::{sszip_lookup_request, sszip_step};
+use super::panic::{borrow_mut, borrow_sized, boundary, check_results, sized, write_result};
+use super::types::{sszip_status, sszip_str};
 use crate::cache::process::Process;
 use crate::exchange::StatusRequest;
 use crate::metrics::{gauges, ExchangeTally, GAUGES};
+use crate::script::metrics::flat_metrics;
 use crate::status::board::MetricsBoard;
 
 /// Maximum age of the gauges of a worker that has work.
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
 
-/// Shared memory in which the workers of a host count.
+/// Shared memory in which the workers of a host count, and the number of one
+/// worker. Functions change the memory, not the struct.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct sszip_metrics_board {
     /// `sizeof(sszip_metrics_board)`, so that the struct may grow.
     pub size: usize,
-    /// `sszip_metrics_board_size()` bytes that all workers share. The host owns
-    /// them.
+    /// Memory that all workers share, initialized by
+    /// `sszip_metrics_board_init`. The host owns it.
     pub memory: *mut c_void,
-    /// Number of this worker: no other live worker has the same.
+    /// Number of this worker. No other live worker has the same, and one
+    /// thread at a time counts with it.
     pub worker: usize,
     /// Name and version of the host: "nginx/1.22.1".
     pub host: sszip_str,
+}
+
+/// A metric of the host's workers.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct sszip_metric {
+    /// Name of the metric.
+    pub name: sszip_str,
+    /// Value of the metric.
+    pub number: u64,
 }
 
 /// Returns the size in bytes of the memory that the counters occupy.
@@ -39,18 +53,20 @@ pub extern "C" fn sszip_metrics_board_size() -> usize {
 }
 
 /// Initializes the counters, before the first use. The memory is zeroed, or
-/// contains counters already, which are kept if this version wrote them.
+/// contains counters already, which are kept if this version wrote them. It is
+/// the host's; the library uses it only in calls to which a
+/// `sszip_metrics_board` with it is passed.
 ///
 /// # Safety
-/// `memory` is NULL or points at `sszip_metrics_board_size()` bytes, aligned for
-/// `uint64_t`, which are used for nothing else from here on.
+/// `memory` is NULL or points at `sszip_metrics_board_size()` bytes, aligned
+/// for `uint64_t`, which are used for nothing else as long as boards have it.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_metrics_board_init(memory: *mut c_void) -> sszip_status {
     boundary(|| {
         // SAFETY: the function's contract.
         match unsafe { numbers(memory) }.and_then(|numbers| MetricsBoard::init(numbers, wall())) {
             Some(_) => sszip_status::SSZIP_STATUS_OK,
-            None => sszip_status::SSZIP_STATUS_MISUSE,
+            None => sszip_status::SSZIP_STATUS_NULL,
         }
     })
 }
@@ -61,8 +77,8 @@ fn wall() -> u64 {
 }
 
 /// # Safety
-/// `memory` is NULL or points at the bytes of `sszip_metrics_board_size`, aligned
-/// for `uint64_t`, which are used for nothing else.
+/// `memory` is NULL or points at the bytes of `sszip_metrics_board_size`,
+/// aligned for `uint64_t`, which are used for nothing else.
 unsafe fn numbers(memory: *mut c_void) -> Option<&'static [AtomicU64]> {
     let first: *const AtomicU64 = memory.cast_const().cast();
     // SAFETY: the function's contract; every access to it is atomic.
@@ -73,8 +89,7 @@ unsafe fn numbers(memory: *mut c_void) -> Option<&'static [AtomicU64]> {
 /// nothing.
 ///
 /// # Safety
-/// `exchange` is NULL or valid; `board` is NULL or valid, and its memory was
-/// passed to `sszip_metrics_board_init`.
+/// `exchange` is NULL or valid; `board` is NULL or valid.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_count(
     exchange: *mut sszip_exchange,
@@ -83,19 +98,19 @@ pub unsafe extern "C" fn sszip_exchange_count(
     thread_local! { static SHOWN: Cell<Option<Instant>> = const { Cell::new(None) } }
     boundary(|| {
         let exchange = borrow_mut!(exchange);
-        let board = borrow_sized!(board);
         // SAFETY: the function's contract.
-        let Some(counters) = unsafe { numbers(board.memory) }.and_then(MetricsBoard::attach) else {
-            return sszip_status::SSZIP_STATUS_MISUSE;
+        let (counters, worker) = match unsafe { board_of(board) } {
+            Ok(board) => board,
+            Err(status) => return status,
         };
         let now = Instant::now();
         let elapsed = now.duration_since(exchange.since).as_micros();
         if let Some(tally) = exchange.driver.metrics(u64::try_from(elapsed).ok()) {
-            counters.count(board.worker, &tally);
+            counters.count(worker, &tally);
         }
         if SHOWN.get().is_none_or(|shown| now >= shown + SHOWN_EVERY) {
             SHOWN.set(Some(now));
-            show_open(exchange, counters, board.worker);
+            show_open(exchange, counters, worker);
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -108,21 +123,21 @@ pub unsafe extern "C" fn sszip_exchange_count(
 /// wait.
 ///
 /// # Safety
-/// `board` is NULL or valid, and its memory was passed to `sszip_metrics_board_init`.
+/// `board` is NULL or valid.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_metrics_board_set_gauges(
     board: *const sszip_metrics_board,
 ) -> sszip_status {
     boundary(|| {
-        let board = borrow_sized!(board);
         // SAFETY: the function's contract.
-        let Some(counters) = unsafe { numbers(board.memory) }.and_then(MetricsBoard::attach) else {
-            return sszip_status::SSZIP_STATUS_MISUSE;
+        let (counters, worker) = match unsafe { board_of(board) } {
+            Ok(board) => board,
+            Err(status) => return status,
         };
         if let Some(tally) = ExchangeTally::from_process(&PROCESS.shared) {
-            counters.count(board.worker, &tally);
+            counters.count(worker, &tally);
         }
-        counters.set_request_gauges(board.worker, &PROCESS);
+        counters.set_request_gauges(worker, &PROCESS);
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -131,16 +146,18 @@ pub unsafe extern "C" fn sszip_metrics_board_set_gauges(
 /// that died, and when it ends. The counters keep their values.
 ///
 /// # Safety
-/// `board` is NULL or valid, and its memory was passed to `sszip_metrics_board_init`.
+/// `board` is NULL or valid.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_board_clear(board: *const sszip_metrics_board) -> sszip_status {
+pub unsafe extern "C" fn sszip_metrics_board_reset_gauges(
+    board: *const sszip_metrics_board,
+) -> sszip_status {
     boundary(|| {
-        let board = borrow_sized!(board);
         // SAFETY: the function's contract.
-        let Some(counters) = unsafe { numbers(board.memory) }.and_then(MetricsBoard::attach) else {
-            return sszip_status::SSZIP_STATUS_MISUSE;
+        let (counters, worker) = match unsafe { board_of(board) } {
+            Ok(board) => board,
+            Err(status) => return status,
         };
-        counters.set_gauges(board.worker, [0; GAUGES.len()]);
+        counters.set_gauges(worker, [0; GAUGES.len()]);
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -151,22 +168,22 @@ fn show_open(exchange: &sszip_exchange, counters: MetricsBoard, worker: usize) {
     }
 }
 
-pub(super) fn show(process: &Process, counters: MetricsBoard, worker: usize) {
+fn show(process: &Process, counters: MetricsBoard, worker: usize) {
     counters.set_gauges(worker, gauges(process, 0));
 }
 
 /// Returns the counters of a board and the number of the worker.
 ///
 /// # Safety
-/// `board` is NULL or valid, and its memory was passed to `sszip_metrics_board_init`.
-pub(super) unsafe fn board_of(
+/// `board` is NULL or valid.
+unsafe fn board_of(
     board: *const sszip_metrics_board,
 ) -> Result<(MetricsBoard, usize), sszip_status> {
     // SAFETY: the function's contract.
     let board = unsafe { sized(board) }?;
     // SAFETY: the function's contract.
     let counters = unsafe { numbers(board.memory) }.and_then(MetricsBoard::attach);
-    let counters = counters.ok_or(sszip_status::SSZIP_STATUS_MISUSE)?;
+    let counters = counters.ok_or(sszip_status::SSZIP_STATUS_NULL)?;
     Ok((counters, board.worker))
 }
 
@@ -176,8 +193,7 @@ pub(super) unsafe fn board_of(
 /// # Safety
 /// `exchange` is NULL or valid, `method` and `query` are valid strings;
 /// `request` is NULL or valid with all that it points at; `board` is NULL or
-/// valid, and its memory was passed to `sszip_metrics_board_init`; `step` points at
-/// memory of its type.
+/// valid with all that it points at; `step` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_exchange_report_status(
     exchange: *mut sszip_exchange,
@@ -188,12 +204,13 @@ pub unsafe extern "C" fn sszip_exchange_report_status(
     step: *mut sszip_step,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(step);
         let exchange = borrow_mut!(exchange);
         let request = borrow_sized!(request);
         let board = borrow_sized!(board);
         // SAFETY: the function's contract.
         let Some(counters) = unsafe { numbers(board.memory) }.and_then(MetricsBoard::attach) else {
-            return sszip_status::SSZIP_STATUS_MISUSE;
+            return sszip_status::SSZIP_STATUS_NULL;
         };
         show_open(exchange, counters, board.worker);
         // SAFETY: the function's contract.
@@ -210,5 +227,44 @@ pub unsafe extern "C" fn sszip_exchange_report_status(
         };
         // SAFETY: the function's contract.
         unsafe { write_step(reported, step) }
+    })
+}
+
+/// Returns the metrics that the workers of the host counted, and updates the
+/// gauges of this worker. The list and its strings are valid until the same
+/// thread calls this function again.
+///
+/// # Safety
+/// `board` is NULL or valid; the results point at memory of their type.
+#[no_mangle]
+pub unsafe extern "C" fn sszip_metrics_board_read(
+    board: *const sszip_metrics_board,
+    metrics: *mut *const sszip_metric,
+    nmetrics: *mut usize,
+) -> sszip_status {
+    type Metrics = (Vec<sszip_metric>, Vec<String>);
+    thread_local! { static LAST: RefCell<Metrics> = RefCell::default() }
+    boundary(|| {
+        check_results!(metrics, nmetrics);
+        // SAFETY: the function's contract.
+        let (counters, worker) = match unsafe { board_of(board) } {
+            Ok(board) => board,
+            Err(status) => return status,
+        };
+        // the gauges of this worker may be as old as its last request
+        show(&PROCESS, counters, worker);
+        let (names, numbers): (Vec<_>, Vec<_>) = flat_metrics(counters).into_iter().unzip();
+        let found: Vec<sszip_metric> = names
+            .iter()
+            .zip(numbers)
+            .map(|(name, number)| sszip_metric {
+                name: sszip_str::from_bytes(name.as_bytes()),
+                number,
+            })
+            .collect();
+        write_result!(metrics, found.as_ptr());
+        write_result!(nmetrics, found.len());
+        LAST.set((found, names));
+        sszip_status::SSZIP_STATUS_OK
     })
 }

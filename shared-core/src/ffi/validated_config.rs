@@ -4,25 +4,22 @@
 use std::sync::Arc;
 
 use super::config::{core_name, free, sszip_config, sszip_route_settings, values_of, PROCESS};
-use super::link;
-use super::panic::{borrow, borrow_mut, borrow_sized, boundary, write_result};
+use super::panic::{borrow, borrow_mut, borrow_sized, boundary, check_results, write_result};
 use super::types::{sszip_status, sszip_str};
-use crate::allocator;
 use crate::config::files;
 use crate::config::head_sources::NamespaceSource;
 use crate::config::upstreams::{Destination, Upstreams};
 use crate::config::validated::{RouteDeclaration, ValidatedConfig};
 use crate::config::{ConfigBlock, DirectiveLocation, RouteConfig};
-use crate::exchange;
 
 /// A whole configuration: the directives of each block, and the inherited
 /// settings of each route.
 #[derive(Default)]
 pub struct sszip_validated_config {
-    plan: ValidatedConfig,
+    pub(super) plan: ValidatedConfig,
     blocks: Vec<ConfigBlock>,
     #[allow(clippy::vec_box)] // the host has pointers to them
-    configs: Vec<Box<sszip_config>>,
+    pub(super) configs: Vec<Box<sszip_config>>,
     upstreams: Upstreams,
     /// Prefix of folders that are not absolute; other files have
     /// `file_prefix`.
@@ -114,8 +111,8 @@ pub struct sszip_store {
 }
 
 /// Creates an empty configuration. Folders that are not absolute are relative
-/// to `prefix`, other files to `file_prefix`. The host owns it and frees it
-/// with `sszip_validated_config_free`.
+/// to `prefix`, other files to `file_prefix`. The host owns the configuration,
+/// and ends it with `sszip_validated_config_free`.
 ///
 /// # Safety
 /// The strings are valid; `out` points at memory of its type.
@@ -126,39 +123,42 @@ pub unsafe extern "C" fn sszip_validated_config_new(
     out: *mut *mut sszip_validated_config,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(out);
         // SAFETY: the function's contract.
         let (prefix, file_prefix) = unsafe { (prefix.bytes(), file_prefix.bytes()) };
-        let plan = sszip_validated_config {
+        let config = sszip_validated_config {
             prefix: prefix.to_vec(),
             file_prefix: file_prefix.to_vec(),
             ..sszip_validated_config::default()
         };
-        write_result!(out, Box::into_raw(Box::new(plan)));
+        write_result!(out, Box::into_raw(Box::new(config)));
         sszip_status::SSZIP_STATUS_OK
     })
 }
 
 /// Adds a directive to the block `*block`; 0: a new block, whose number is
-/// written to `*block`.
+/// written to `*block` on `SSZIP_STATUS_OK`.
 ///
 /// Writes a text for the operator to `text`, which continues the directive's
-/// name: on `SSZIP_STATUS_INVALID` the error and the accepted values, and the
-/// configuration is unchanged; on `SSZIP_STATUS_OK` a warning, or an empty
-/// string. Valid until the next call for `plan`.
+/// name: on `SSZIP_STATUS_OK` a warning, or an empty string; on
+/// `SSZIP_STATUS_INVALID` the error and the accepted values, and the
+/// configuration is unchanged. The text is valid until the next call for
+/// `config`.
 ///
 /// # Safety
-/// `plan` is NULL or from `sszip_validated_config_new` and not freed; `block` points at a
-/// number of that plan or 0; `directive` is NULL or valid with all that it
-/// points at; `text` points at memory of its type.
+/// `config` is NULL or valid; `block` points at a number of one of its blocks
+/// or 0; `directive` is NULL or valid with all that it points at; `text`
+/// points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_validated_config_set(
-    plan: *mut sszip_validated_config,
+    config: *mut sszip_validated_config,
     block: *mut usize,
     directive: *const sszip_directive,
     text: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
-        let plan = borrow_mut!(plan);
+        check_results!(text);
+        let config = borrow_mut!(config);
         let block = borrow_mut!(block);
         let directive = borrow_sized!(directive);
         // SAFETY: the function's contract.
@@ -166,28 +166,36 @@ pub unsafe extern "C" fn sszip_validated_config_set(
         // SAFETY: the function's contract.
         let (name, file) = unsafe { (directive.name.bytes(), directive.file.bytes()) };
         let at = format!("{}:{}", String::from_utf8_lossy(file), directive.line);
-        let set = plan.set(block, core_name(name), &values, &at);
+        let mut number = *block;
+        let set = config.set(&mut number, core_name(name), &values, &at);
+        if set.is_ok() {
+            *block = number;
+        }
         // SAFETY: the function's contract.
-        unsafe { plan.write_text(set, text) }
+        unsafe { config.write_text(set, text) }
     })
 }
 
-/// Adds the route of the block `*block` inside the block `outer`, and writes
-/// its settings to `settings`; `settings->config` is valid until
-/// `sszip_validated_config_free`. 0: a block without directives; if `*block` is 0, a
-/// number is written to it.
+/// Adds the route of the block `*block` inside the block `outer`; 0: a block
+/// without directives. On `SSZIP_STATUS_OK` writes the settings of the route
+/// to `settings`, and the number of a new block to `*block` if that is 0. The
+/// struct is the host's; `settings->config` is valid until
+/// `sszip_validated_config_free`.
 ///
-/// Writes a text for the operator to `text`: on `SSZIP_STATUS_INVALID` the
-/// error with its position in the configuration; on `SSZIP_STATUS_OK` a
-/// warning, or an empty string. Valid until the next call for `plan`.
+/// Writes a text for the operator to `text`: on `SSZIP_STATUS_OK` a warning,
+/// or an empty string; on `SSZIP_STATUS_INVALID` the error with its position
+/// in the configuration. The text is valid until the next call for `config`.
+///
+/// # Errors
+/// `SSZIP_STATUS_MISUSE`: `config` has no block of that number.
 ///
 /// # Safety
-/// `plan` is NULL or from `sszip_validated_config_new` and not freed; `block` points at a
-/// number of that plan or 0, which `outer` is, too; `route` is NULL or valid
-/// with all that it points at; the results point at memory of their type.
+/// `config` is NULL or valid; `block` points at memory of its type; `route` is
+/// NULL or valid with all that it points at; the results point at memory of
+/// their type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_validated_config_add_route(
-    plan: *mut sszip_validated_config,
+    config: *mut sszip_validated_config,
     block: *mut usize,
     outer: usize,
     route: *const sszip_route,
@@ -195,7 +203,8 @@ pub unsafe extern "C" fn sszip_validated_config_add_route(
     text: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
-        let plan = borrow_mut!(plan);
+        check_results!(settings, text);
+        let config = borrow_mut!(config);
         let block = borrow_mut!(block);
         let route = borrow_sized!(route);
         // SAFETY: the function's contract.
@@ -204,10 +213,11 @@ pub unsafe extern "C" fn sszip_validated_config_add_route(
         let (name, name_space) = unsafe { (route.name.bytes(), route.name_space.bytes()) };
         // SAFETY: the function's contract.
         let url = (!route.url.data.is_null()).then(|| unsafe { route.url.bytes() });
-        let Some(mut config) = plan.inherit(block, outer, &hidden) else {
+        let mut number = *block;
+        let Some(mut route_config) = config.inherit(&mut number, outer, &hidden) else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        config.destination = Destination::new(name, url, &plan.upstreams);
+        route_config.destination = Destination::new(name, url, &config.upstreams);
         let route = RouteDeclaration {
             name: &format!("location \"{}\"", String::from_utf8_lossy(name)),
             named: match (route.per_request, route.name_space.data.is_null()) {
@@ -220,15 +230,18 @@ pub unsafe extern "C" fn sszip_validated_config_add_route(
             body_buffer: (route.body_buffer > 0).then_some(route.body_buffer),
             is_http_1_0: route.is_http_1_0,
         };
-        let added = plan.plan.add(&config, route);
+        let added = config.plan.add(&route_config, route);
         let added = added
             .map(|text| text.map(|text| with_nginx_names(&text)))
             .map_err(|error| with_nginx_names(&error));
-        let config = Box::new(sszip_config(Arc::new(config)));
-        write_result!(settings, sszip_route_settings::from_config(&config));
-        plan.configs.push(config);
+        if added.is_ok() {
+            let route_config = Box::new(sszip_config(Arc::new(route_config)));
+            write_result!(settings, sszip_route_settings::from_config(&route_config));
+            config.configs.push(route_config);
+            *block = number;
+        }
         // SAFETY: the function's contract.
-        unsafe { plan.write_text(added, text) }
+        unsafe { config.write_text(added, text) }
     })
 }
 
@@ -236,113 +249,87 @@ pub unsafe extern "C" fn sszip_validated_config_add_route(
 /// this name.
 ///
 /// # Safety
-/// `plan` is NULL or from `sszip_validated_config_new` and not freed; `servers` are
-/// `nservers` valid strings, and `name` is one.
+/// `config` is NULL or valid; `servers` are `nservers` valid strings, and
+/// `name` is one.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_validated_config_add_upstream(
-    plan: *mut sszip_validated_config,
+    config: *mut sszip_validated_config,
     name: sszip_str,
     servers: *const sszip_str,
     nservers: usize,
 ) -> sszip_status {
     boundary(|| {
-        let plan = borrow_mut!(plan);
+        let config = borrow_mut!(config);
         // SAFETY: the function's contract.
         let (name, servers) = unsafe { (name.bytes(), values_of(servers, nservers)) };
-        plan.upstreams.add(name, servers.into_iter());
+        config.upstreams.add(name, servers.into_iter());
         sszip_status::SSZIP_STATUS_OK
     })
 }
 
 /// Validates the configuration as a whole, after all its parts were added.
-/// Writes a text for the operator to `text`: on `SSZIP_STATUS_INVALID` the
-/// error, on `SSZIP_STATUS_OK` a warning or an empty string. Valid until the
-/// next call for `plan`.
+/// Writes a text for the operator to `text`: on `SSZIP_STATUS_OK` a warning, or
+/// an empty string; on `SSZIP_STATUS_INVALID` the error. The text is valid
+/// until the next call for `config`.
 ///
 /// # Safety
-/// `plan` is NULL or from `sszip_validated_config_new` and not freed; `text` points at
-/// memory of its type.
+/// `config` is NULL or valid; `text` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_validated_config_check(
-    plan: *mut sszip_validated_config,
+    config: *mut sszip_validated_config,
     text: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
-        let plan = borrow_mut!(plan);
-        let checked = plan.check().map(|()| {
-            let warnings = plan.plan.warnings();
+        check_results!(text);
+        let config = borrow_mut!(config);
+        let checked = config.check().map(|()| {
+            let warnings = config.plan.warnings();
             (!warnings.is_empty()).then(|| with_nginx_names(&warnings.join("; ")))
         });
         let checked = checked.map_err(|error| with_nginx_names(&error));
         // SAFETY: the function's contract.
-        unsafe { plan.write_text(checked, text) }
+        unsafe { config.write_text(checked, text) }
     })
 }
 
-/// Returns the address of the owner of a store, after `sszip_validated_config_check`:
-/// "unix:" and a path, NUL-terminated; empty: there is no owner. Valid until
-/// `sszip_validated_config_free`.
+/// Returns the address of the owner of a store, after
+/// `sszip_validated_config_check`: "unix:" and a path, NUL-terminated; empty:
+/// there is no owner. Valid until `sszip_validated_config_free`, or another
+/// `sszip_validated_config_check`.
 ///
 /// # Safety
-/// `plan` is NULL or from `sszip_validated_config_new` and not freed.
+/// `config` is NULL or valid.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_validated_config_owner_socket(
-    plan: *const sszip_validated_config,
+    config: *const sszip_validated_config,
 ) -> sszip_str {
     // SAFETY: the function's contract.
-    let plan = unsafe { plan.as_ref() };
-    plan.map_or(sszip_str::ABSENT, |plan| without_nul(&plan.owner))
-}
-
-/// Prepares a worker process, one of `processes`, after the last fork. Creates
-/// the hot tier with the worker's share of `cache_memory`, if a route caches;
-/// allocates what would otherwise be allocated on first use, when memory may
-/// be exhausted; configures how the C library retains freed memory; and joins
-/// the owner of a store, to which the host opens the connections after
-/// `sszip_link_tick`. A second call has no effect. Without this call nothing
-/// is cached.
-///
-/// # Safety
-/// `plan` is NULL or from `sszip_validated_config_new` and not freed.
-#[no_mangle]
-pub unsafe extern "C" fn sszip_validated_config_start(
-    plan: *const sszip_validated_config,
-    processes: usize,
-) -> sszip_status {
-    boundary(|| {
-        let plan = borrow!(plan);
-        let mut configs = plan.configs.iter().map(|config| &config.0);
-        if let Some(config) = configs.find(|config| config.caches()) {
-            let share = config.cache.memory / processes.max(1) as u64;
-            config.process.shared.start(share, share, 1);
-        }
-        exchange::prepare();
-        allocator::configure_malloc();
-        if plan.plan.owner().is_some() {
-            link::join(&plan.plan);
-        }
-        sszip_status::SSZIP_STATUS_OK
-    })
+    let config = unsafe { config.as_ref() };
+    config.map_or(sszip_str::ABSENT, |config| without_nul(&config.owner))
 }
 
 /// Returns the host's own store and the settings of its owner, after
-/// `sszip_validated_config_check`. The strings are valid until `sszip_validated_config_free`.
+/// `sszip_validated_config_check`. The struct is the host's; its strings are
+/// valid until `sszip_validated_config_free`, or another
+/// `sszip_validated_config_check`.
+///
+/// # Errors
 /// `SSZIP_STATUS_MISUSE`: the configuration has no store.
 ///
 /// # Safety
-/// `plan` is NULL or from `sszip_validated_config_new` and not freed; `out` points at
-/// memory of its type.
+/// `config` is NULL or valid; `out` points at memory of its type.
 #[no_mangle]
 pub unsafe extern "C" fn sszip_validated_config_store(
-    plan: *const sszip_validated_config,
+    config: *const sszip_validated_config,
     out: *mut sszip_store,
 ) -> sszip_status {
     boundary(|| {
-        let plan = borrow!(plan);
-        let Some(own) = &plan.plan.store else {
+        check_results!(out);
+        let config = borrow!(config);
+        let Some(own) = &config.plan.store else {
             return sszip_status::SSZIP_STATUS_MISUSE;
         };
-        let [folder, socket, data, heads] = plan.store.each_ref().map(|text| without_nul(text));
+        let [folder, socket, data, heads] = config.store.each_ref().map(|text| without_nul(text));
         write_result!(
             out,
             sszip_store {
@@ -351,7 +338,7 @@ pub unsafe extern "C" fn sszip_validated_config_store(
                 data,
                 max_size: own.max_size.unwrap_or(0),
                 memory: own.memory.unwrap_or(0),
-                max_entry: plan.plan.max_entry(),
+                max_entry: config.plan.max_entry(),
                 inactive: own.inactive.unwrap_or(0),
                 no_recompress: own.recompress == Some(false),
                 heads,
@@ -361,15 +348,15 @@ pub unsafe extern "C" fn sszip_validated_config_store(
     })
 }
 
-/// Frees a configuration with its `sszip_config`s. Exchanges that were created
-/// with them continue.
+/// Frees a configuration, every `sszip_config` of it, and all its results.
+/// Exchanges that were created with them continue.
 ///
 /// # Safety
-/// `plan` is NULL or from `sszip_validated_config_new` and not freed.
+/// `config` is NULL or valid, and is not used after the call.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_validated_config_free(plan: *mut sszip_validated_config) {
+pub unsafe extern "C" fn sszip_validated_config_free(config: *mut sszip_validated_config) {
     // SAFETY: the function's contract.
-    unsafe { free(plan) }
+    unsafe { free(config) }
 }
 
 impl sszip_validated_config {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::exchange::sszip_exchange;
-use super::panic::{boundary, write_result};
+use super::panic::{boundary, check_results, write_result};
 use super::types::{sszip_status, sszip_str};
 use crate::variable::Variable;
 
@@ -20,9 +20,11 @@ pub extern "C" fn sszip_variable_name(number: usize) -> sszip_str {
 /// Returns the value of the log variable `number` for the exchange; NULL
 /// `exchange`: the value for a request without one. NULL `data`: the variable
 /// has no value. Valid until the next call of this function or of
-/// `sszip_exchange_probe_path` for the exchange, or
-/// `sszip_exchange_free`; static for a NULL `exchange`. `SSZIP_STATUS_INVALID`:
-/// there is no such variable.
+/// `sszip_exchange_probe_path` for the exchange, or the end of the exchange;
+/// static if `exchange` is NULL.
+///
+/// # Errors
+/// `SSZIP_STATUS_INVALID`: there is no such variable; no text is written.
 ///
 /// # Safety
 /// `exchange` is NULL or valid; `out` points at memory of its type.
@@ -33,6 +35,7 @@ pub unsafe extern "C" fn sszip_exchange_variable(
     out: *mut sszip_str,
 ) -> sszip_status {
     boundary(|| {
+        check_results!(out);
         let Some(variable) = Variable::ALL.get(number) else {
             return sszip_status::SSZIP_STATUS_INVALID;
         };

@@ -23,6 +23,7 @@ main(int argc, char **argv)
     const sszip_config  *config;
 
     check(argc == 5);
+    check(sszip_abi() == SSZIP_ABI);
 
     check_directive_errors();
     check_plan();

@@ -18,8 +18,6 @@ const STORE_LIBRARIES: &[&str] = if cfg!(feature = "store") {
 fn host() -> &'static Path {
     static HOST: OnceLock<PathBuf> = OnceLock::new();
     HOST.get_or_init(|| {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ffi-host");
         let sources = [
             "host.c",
             "support.c",
@@ -29,26 +27,33 @@ fn host() -> &'static Path {
             "script.c",
             "run.c",
         ];
-        let output = Command::new("gcc")
-            .args(["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-g"])
-            .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
-            .arg("-I")
-            .arg(root.join("include"))
-            .args(sources.map(|name| root.join("tests/abi").join(name)))
-            .arg(static_library())
-            .args(["-lpthread", "-ldl", "-lm"])
-            .args(STORE_LIBRARIES)
-            .arg("-o")
-            .arg(&program)
-            .output()
-            .expect("gcc runs");
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        program
+        compile("ffi-host", &sources.map(|name| format!("tests/abi/{name}")))
     })
+}
+
+/// Compiles C files, which are named relative to the crate, with the header and the static library.
+pub(crate) fn compile(name: &str, sources: &[impl AsRef<Path>]) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let output = Command::new("gcc")
+        .args(["-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror", "-g"])
+        .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"])
+        .arg("-I")
+        .arg(root.join("include"))
+        .args(sources.iter().map(|source| root.join(source)))
+        .arg(static_library())
+        .args(["-lpthread", "-ldl", "-lm"])
+        .args(STORE_LIBRARIES)
+        .arg("-o")
+        .arg(&program)
+        .output()
+        .expect("gcc runs");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    program
 }
 
 /// Finds the static library in the folder of this test: the newest, since old builds stay.

@@ -5,6 +5,7 @@
 
 mod header;
 mod hosts;
+mod nulls;
 mod numbers;
 #[path = "../support/mod.rs"]
 mod support;

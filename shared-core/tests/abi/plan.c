@@ -73,8 +73,12 @@ check_directive_errors(void)
     check(set_with_message(plan, &block, "comp_level", "1", &message)
           == SSZIP_STATUS_INVALID);
     check(has(message, "unknown setting"));
+    check(block == 0);
+
+    /* without memory for a result a call has no effect */
     check(set_with_message(plan, &block, "sszip_comp_level", "1", NULL)
           == SSZIP_STATUS_NULL);
+    check(block == 0);
     check(set_with_message(NULL, &block, "sszip_comp_level", "1", &message)
           == SSZIP_STATUS_NULL);
     check(set_with_message(plan, NULL, "sszip_comp_level", "1", &message)
@@ -125,7 +129,7 @@ check_directive_errors(void)
 void
 check_plan(void)
 {
-    size_t        block, of_another;
+    size_t        block, unset, of_another;
     sszip_str     message, servers[2];
     sszip_validated_config   *plan;
     sszip_route   place;
@@ -158,6 +162,14 @@ check_plan(void)
     check(sszip_validated_config_add_route(plan, &block, 0, &place, &rules, &message)
           == SSZIP_STATUS_INVALID);
     check(has(message, "\"sszip_cache_namespace\" has variables"));
+
+    /* a refused route has no settings, and its block no number */
+    unset = 0;
+    memset(&rules, 0, sizeof(rules));
+    check(sszip_validated_config_add_route(plan, &unset, block, &place, &rules, &message)
+          == SSZIP_STATUS_INVALID);
+    check(unset == 0 && rules.config == NULL);
+
     place.per_request = false;
     ok(sszip_validated_config_add_route(plan, &block, 0, &place, &rules, &message));
     check(message.len == 0);

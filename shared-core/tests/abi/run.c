@@ -117,6 +117,10 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
     head.delimited = true;
     head.status = 200;
     head.coding_allowed = true;
+
+    /* without memory for the action the head is not read */
+    check(sszip_exchange_response_head(exchange, &head, NULL)
+          == SSZIP_STATUS_NULL);
     ok(sszip_exchange_response_head(exchange, &head, &step));
     state = step.action;
 
@@ -167,6 +171,7 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
     }
 
     if (state == SSZIP_ACTION_BUFFER) {
+        check(sszip_exchange_end(exchange, NULL) == SSZIP_STATUS_NULL);
         ok(sszip_exchange_end(exchange, &step));
         check((step.action == SSZIP_ACTION_RUN_JOB) == (body_length > 262144));
 
@@ -177,6 +182,8 @@ run(const sszip_config *config, size_t body_length, size_t piece_length,
             check_variable(exchange, "sszip_mode", "off");
             check(sszip_exchange_end(exchange, &step) == SSZIP_STATUS_MISUSE);
             ok(sszip_job_run(step.job));
+            check(sszip_exchange_job_done(exchange, step.job, NULL)
+                  == SSZIP_STATUS_NULL);
             ok(sszip_exchange_job_done(exchange, step.job, &step));
         }
 
