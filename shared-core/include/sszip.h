@@ -3,7 +3,7 @@
  *
  * The library performs no network I/O: the host reports events to it and
  * executes the actions that it returns. docs/exchange.md describes the order
- * of calls.
+ * of calls; shared-core/examples/minimal_host.c is a complete host.
  *
  * Sections: Common, Config, Process, Exchange, Owner link, SSZ, Scripts,
  * Status. The conventions below hold for every function. The description of
