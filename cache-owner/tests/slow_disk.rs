@@ -172,12 +172,8 @@ fn requests_that_need_no_disk_are_served_while_it_hangs() {
         Arc::new(|_, _| {}),
     )
     .unwrap();
-    for _ in 0..1_000 {
-        if owner.state() == State::Serving {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    owner.wait_while_waiting(Duration::from_secs(120));
+    assert_eq!(owner.state(), State::Serving);
 
     // more than there are threads, of each kind
     let reads: Vec<_> = (0..100)

@@ -51,7 +51,7 @@ fn head_event_triggers_a_poll() {
     owner.wait_for("following", 99, Some(89));
     let is_listening = |requests: &[String]| requests.iter().any(|path| path.contains("events"));
     let mut requests = node.take_requests();
-    for _ in 0..500 {
+    for _ in 0..12_000 {
         if is_listening(&requests) {
             break;
         }

@@ -56,7 +56,7 @@ impl Owner {
             folder,
             lines,
         };
-        for _ in 0..1_000 {
+        for _ in 0..12_000 {
             if owner.log_count("serving on") > 0 {
                 return owner;
             }
@@ -113,7 +113,7 @@ impl Owner {
     /// Waits until the status of the chain satisfies a condition.
     pub fn wait(&self, condition: &str, is_there: impl Fn(&Value) -> bool) -> Value {
         let mut chain = Value::Null;
-        for _ in 0..1_500 {
+        for _ in 0..6_000 {
             chain = self.chain();
             if is_there(&chain) {
                 return chain;

@@ -141,13 +141,13 @@ pub fn mark(folder: &Path, base: u64) {
 
 /// Records the mark `n`, as soon as the store accepts it.
 fn record_mark(store: &Store, n: u64) {
-    for _ in 0..10_000 {
+    for _ in 0..120_000 {
         match store.put_with_next_flush(b"mark", Some(&n.to_be_bytes())) {
             Err(StoreError::Busy) => std::thread::sleep(Duration::from_millis(1)),
             done => return done.unwrap(),
         }
     }
-    panic!("busy for ten seconds");
+    panic!("busy for two minutes");
 }
 
 /// An entry never survives without the mark that was recorded before it.

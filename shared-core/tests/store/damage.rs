@@ -33,14 +33,18 @@ pub fn fill_and_wait(folder: &Path) {
     let (store, _) = open(&config(folder));
     fill(&store);
     report(format_args!("filled"));
-    std::thread::sleep(Duration::from_secs(60));
+    // the parent kills it long before
+    std::thread::sleep(Duration::from_secs(600));
 }
 
 /// Returns the folder of a store whose process was killed.
 fn killed() -> TempDir {
     let folder = folder();
     let child = start("fill", folder.path(), 0, &[]);
-    child.reports.recv_timeout(Duration::from_secs(60)).unwrap();
+    child
+        .reports
+        .recv_timeout(Duration::from_secs(120))
+        .unwrap();
     child.kill();
     folder
 }

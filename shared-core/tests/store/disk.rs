@@ -38,13 +38,13 @@ fn fill(path: &Path, bytes: usize) {
 /// Stores entry `n`, as soon as the store accepts it.
 fn try_put(store: &Store, n: u64) -> Result<(), StoreError> {
     let body = body(n, 20_000);
-    for _ in 0..10_000 {
+    for _ in 0..120_000 {
         match store.put(&key(n), &header(store, n), &body) {
             Err(StoreError::Busy) => std::thread::sleep(Duration::from_millis(1)),
             done => return done,
         }
     }
-    panic!("busy for ten seconds");
+    panic!("busy for two minutes");
 }
 
 /// The child process.

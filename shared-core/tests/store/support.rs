@@ -50,13 +50,13 @@ pub fn header(store: &Store, n: u64) -> RecordHeader {
 /// Stores entry `n`, as soon as the store accepts it.
 pub fn put(store: &Store, n: u64, length: usize) {
     let body = body(n, length);
-    for _ in 0..10_000 {
+    for _ in 0..120_000 {
         match store.put(&key(n), &header(store, n), &body) {
             Err(StoreError::Busy) => std::thread::sleep(Duration::from_millis(1)),
             done => return done.unwrap(),
         }
     }
-    panic!("busy for ten seconds");
+    panic!("busy for two minutes");
 }
 
 /// Returns whether entry `n` is found; if so, its bytes must equal [`body`].
@@ -85,7 +85,7 @@ pub fn config(path: &Path) -> StoreConfig {
 /// Opens a store that this test has closed. A child process that another test has just forked
 /// holds the lock until it executes its program.
 pub fn try_open(config: &StoreConfig, now: u64) -> Result<(Store, OpenOutcome), OpenError> {
-    for _ in 0..1000 {
+    for _ in 0..24_000 {
         match Store::open(config, now) {
             Err(OpenError::Locked) => std::thread::sleep(Duration::from_millis(5)),
             opened => return opened,

@@ -96,7 +96,7 @@ impl Node {
 
     /// Waits until a counter of the stats has the expected value.
     pub fn await_stat(&self, pointer: &str, expected: u64) {
-        for _ in 0..400 {
+        for _ in 0..4_800 {
             if self.stats().pointer(pointer) == Some(&Value::from(expected)) {
                 return;
             }
