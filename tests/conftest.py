@@ -1,5 +1,7 @@
 """Hooks for every suite that shares tests/pytest.ini."""
 
+import gc
+
 import pytest
 
 # Asserts in helper modules show both sides, as asserts in tests do.
@@ -26,6 +28,12 @@ def pytest_collection_modifyitems(config, items):
 
     config.hook.pytest_deselected(items=[item for item in items if is_left_out(item)])
     items[:] = [item for item in items if not is_left_out(item)]
+
+
+def pytest_collection_finish():
+    """Thousands of tests live to the end: the collector need not walk over them again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_logreport(report):
