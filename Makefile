@@ -172,7 +172,8 @@ row: tested ## rows of the table on the core and all hosts: ROW="words of its na
 	SSZIP_ROW="$(ROW)" $(PYTHON) scripts/run-pytest row -n 2 -vv $(ARGS) $(ROWS) $(ROWS_WASM)
 
 e2e-shipped: build tested ## ... all rows, and tests marked `shipped`, on what `make build` makes
-	$(MAKE) --no-print-directory rows-shipped SHIPPED=1
+	@# the variable of this make would keep the value of what the tests run
+	$(MAKE) --no-print-directory rows-shipped SHIPPED=1 SSZIP_MODULE=$(CURDIR)/build/nginx/$(MODULE)
 
 rows-shipped:
 	$(PYTHON) scripts/run-pytest e2e-shipped $(ARGS) $(ROWS) $(ROWS_WASM) \
