@@ -100,13 +100,13 @@ def test_evictions_are_reported(start_nginx, origin):
     for number in range(100):
         nginx.post("/", block(number))
 
-    def all_evictions():
+    def is_each_eviction_counted():
         # they are counted with the next request after a while
         nginx.post("/", block(99))
         now = read_status(nginx)
         return now["evicted"] == 100 - now["workers"]["cache_memory.entries"] and now["evicted"]
 
-    evicted = nginx.wait_for(all_evictions, "all evictions to be counted")
+    evicted = nginx.wait_for(is_each_eviction_counted, "all evictions to be counted")
     assert 20 < evicted < 100
     assert metrics(nginx)["sszip_cache_memory_evictions_total",] == evicted
 

@@ -72,7 +72,7 @@ def test_entries_beyond_the_memory_limit_are_served_from_the_store(start_daemon)
             assert owner.put(n, bytes([n % 256]) * 10_000).status == 201
         assert owner.status()["memory"]["bytes"] <= 1 << 20
 
-    def all_are_stored():
+    def is_each_entry_stored():
         if owner.status()["stores"]["done"] >= 300:
             return True
         # entries that find no place in the queue of a slow disk are stored when they are
@@ -82,7 +82,7 @@ def test_entries_beyond_the_memory_limit_are_served_from_the_store(start_daemon)
                 owner.put(n, bytes([n % 256]) * 10_000)
         return False
 
-    owner.wait_for(all_are_stored, "the entries to be stored")
+    owner.wait_for(is_each_entry_stored, "the entries to be stored")
     for n in range(300):
         assert owner.get(n).body == bytes([n % 256]) * 10_000
     assert owner.status()["lookups"]["store"] > 100

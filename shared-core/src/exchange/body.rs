@@ -103,8 +103,8 @@ impl Exchange {
 
     /// Stops processing the response: the original is to be sent.
     ///
-    /// There is no original of a batch that has to be merged and for which memory is refused, nor
-    /// of a response whose head was not evaluated for a client that accepts only SSZ. The state is
+    /// A batch that must be merged and for which memory is refused has no original, nor has a
+    /// response whose head was not evaluated for a client that accepts only SSZ. The state is
     /// `State::Aborted` then; or `State::BufferingPart` if the head was still awaited: the host
     /// continues as after `HeadAction::Buffer`, and the end of the body is a failure.
     ///

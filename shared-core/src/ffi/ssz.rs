@@ -39,7 +39,7 @@ pub unsafe extern "C" fn sszip_json_to_ssz(
 ) -> sszip_status {
     // SAFETY: the function's contract.
     boundary(|| unsafe {
-        with_ssz_type(ssz_type, out, |ssz_type, form, _| {
+        write_ssz_result(ssz_type, out, |ssz_type, form, _| {
             ssz_values::to_ssz(ssz_type, form, json.bytes())
         })
     })
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn sszip_ssz_to_json(
 ) -> sszip_status {
     // SAFETY: the function's contract.
     boundary(|| unsafe {
-        with_ssz_type(ssz_type, out, |ssz_type, _, path| {
+        write_ssz_result(ssz_type, out, |ssz_type, _, path| {
             ssz_values::to_json(ssz_type, path, ssz.bytes())
         })
     })
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn sszip_ssz_check(
 ) -> sszip_status {
     // SAFETY: the function's contract.
     boundary(|| unsafe {
-        with_ssz_type(ssz_type, out, |ssz_type, _, _| {
+        write_ssz_result(ssz_type, out, |ssz_type, _, _| {
             ssz_values::check(ssz_type, ssz.bytes()).map(|()| Vec::new())
         })
     })
@@ -100,17 +100,17 @@ pub unsafe extern "C" fn sszip_ssz_root(
 ) -> sszip_status {
     // SAFETY: the function's contract.
     boundary(|| unsafe {
-        with_ssz_type(ssz_type, out, |ssz_type, _, path| {
+        write_ssz_result(ssz_type, out, |ssz_type, _, path| {
             ssz_values::root(ssz_type, path, ssz.bytes()).map(String::into_bytes)
         })
     })
 }
 
-/// Runs a function with the names of a type, and returns its result.
+/// Runs a function with the names of a type, and writes its result to `out`.
 ///
 /// # Safety
 /// `ssz_type` is NULL or valid with all that it points at.
-unsafe fn with_ssz_type<B: Into<Bytes>>(
+unsafe fn write_ssz_result<B: Into<Bytes>>(
     ssz_type: *const sszip_ssz_type,
     out: *mut sszip_str,
     run: impl FnOnce(&SszTypeName<'_>, &str, &str) -> Result<B, String>,

@@ -167,7 +167,8 @@ fn faults(comments: &[&str], known: &BTreeSet<&str>) -> Vec<String> {
             let is_name = |byte: char| byte.is_ascii_alphanumeric() || "_:`!()".contains(byte);
             !target.is_empty() && target.chars().all(is_name)
         };
-        let links = comment.split('[').skip(1).filter(|target| is_link(target));
+        let (_, brackets) = comment.split_once('[').unwrap_or_default();
+        let links = brackets.split('[').filter(|target| is_link(target));
         faults.extend(links.map(|target| format!("[{target}")));
         faults.extend(comment.contains("](").then(|| "](".to_owned()));
     }
