@@ -56,6 +56,10 @@ pub fn release_unused(body: &mut Vec<u8>) {
     };
 }
 
+/// Maximum length in bytes of an allocation that an allocator may take from its reserve. Longer ones are made
+/// in ways that may be refused.
+pub const SMALL: usize = 64 << 10;
+
 /// Length in bytes from which the memory of a body is released while it is drained.
 pub(crate) const LONG: usize = 8 << 20;
 

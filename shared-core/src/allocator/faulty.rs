@@ -5,6 +5,8 @@ use std::cell::Cell;
 use std::ops::AddAssign;
 use std::ptr::null_mut;
 
+use crate::memory::SMALL;
+
 thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
     static PEAK: Cell<usize> = const { Cell::new(0) };
@@ -17,7 +19,7 @@ thread_local! {
 pub struct Refusals {
     /// Refusals of any length.
     pub all: usize,
-    /// Refusals of at most [`SMALL`](super::SMALL) bytes.
+    /// Refusals of at most [`SMALL`] bytes.
     pub small: usize,
 }
 
@@ -42,7 +44,7 @@ unsafe impl GlobalAlloc for Faulty {
                 let mut refusals = REFUSALS.get();
                 refusals += Refusals {
                     all: 1,
-                    small: usize::from(layout.size() <= super::SMALL),
+                    small: usize::from(layout.size() <= SMALL),
                 };
                 REFUSALS.set(refusals);
                 return null_mut();

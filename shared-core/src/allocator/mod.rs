@@ -26,15 +26,13 @@ use linked_list_allocator::Heap;
 use crate::lock::locked;
 use crate::memory;
 
+pub use crate::memory::SMALL;
+
 #[cfg(not(feature = "faults"))]
 use std::alloc::System;
 
 #[cfg(feature = "faults")]
 use faulty::Faulty as System;
-
-/// Maximum length in bytes of an allocation that is taken from the reserve. Longer ones are made
-/// in ways that may be refused.
-pub const SMALL: usize = 64 << 10;
 
 /// Length of the reserve in bytes: the small allocations of some thousand exchanges in flight,
 /// which are passed unchanged from then on.

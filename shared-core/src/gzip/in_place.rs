@@ -4,9 +4,10 @@
 use std::ops::Range;
 
 use super::crc::{Crc, Shift};
+use super::format::{trailer, EMPTY_LAST, HEADER};
 use super::oneshot::compressed_bound;
 use super::open::open_in;
-use super::splice::{trailer, Body, EMPTY_LAST, HEADER};
+use super::splice::Body;
 use crate::faults::{injected, panic_if, Fault};
 use crate::memory::release_pages;
 

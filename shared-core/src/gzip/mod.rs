@@ -10,6 +10,7 @@
 mod clmul;
 pub mod crc;
 mod deflate_walk;
+mod format;
 #[cfg_attr(target_family = "wasm", path = "no_igzip_raw.rs")]
 mod igzip_raw;
 pub(crate) mod in_place;

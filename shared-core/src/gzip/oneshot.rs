@@ -1,9 +1,9 @@
 //! One-shot compression of a body to one gzip member.
 
 use super::crc::crc32;
+use super::format::{EMPTY_LAST, HEADER, TRAILER};
 use super::libdeflate::MAX_LEVEL;
 use super::pool::with_compressor;
-use super::splice::{EMPTY_LAST, HEADER};
 use crate::faults::{injected, panic_if, Fault};
 use crate::memory::release_unused;
 
@@ -19,7 +19,7 @@ pub enum OneshotError {
 }
 
 /// Length of an empty final block, the checksum and the length field. Bytes.
-const TAIL: usize = EMPTY_LAST.len() + 8;
+const TAIL: usize = EMPTY_LAST.len() + TRAILER;
 
 /// Compresses `body` to a gzip member shorter than `limit` bytes in `output`, which is empty and
 /// may have capacity.

@@ -9,16 +9,14 @@
 
 use super::crc::{crc32, Shift};
 use super::deflate_walk;
-use super::inflate::gunzip;
+use super::format::{HEADER, TRAILER};
 use super::libdeflate::MAX_LEVEL;
 use super::oneshot::compressed_bound;
 use super::pool::with_compressor;
-use super::splice::{splice, MemberPart};
 use crate::bytes::Bytes;
 
-/// Bytes that libdeflate writes before and after the stream.
-const GZIP_HEADER: usize = 10;
-const GZIP_TRAILER: usize = 8;
+/// Bytes that libdeflate writes before the stream.
+const GZIP_HEADER: usize = HEADER.len();
 
 /// A part of a gzip member that can be placed anywhere in it: an open deflate stream, with checksum
 /// and length of its plain bytes.
@@ -44,16 +42,6 @@ impl OpenStream {
             length,
             shift: Shift::by(length),
         }
-    }
-
-    /// Decompresses the stream, and returns its plain bytes. `None` if memory is refused, or the
-    /// stream does not match its length and checksum.
-    pub fn inflate(&self) -> Option<Vec<u8>> {
-        let length = usize::try_from(self.length).ok()?;
-        let member = splice([MemberPart::Open(self)])?.try_to_vec()?;
-        gunzip(&member, length)
-            .ok()
-            .filter(|plain| plain.len() == length)
     }
 }
 
@@ -95,7 +83,7 @@ fn open_libdeflate(plain: &[u8], level: u8) -> Option<OpenStream> {
         .ok()?;
     with_compressor(level, |compressor| compressor.gzip(plain, &mut member))
         .filter(|fits| *fits)?;
-    let end = member.len().checked_sub(GZIP_TRAILER)?;
+    let end = member.len().checked_sub(TRAILER)?;
     let crc = member.get(end..end + 4)?.try_into().ok()?;
     // the trailer is the margin that the walk may read beyond the end
     unfinish(&mut member, GZIP_HEADER, end)?;

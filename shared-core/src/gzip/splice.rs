@@ -9,6 +9,8 @@
 use std::ops::Range;
 
 use super::crc::Crc;
+use super::format::{trailer, EMPTY_LAST, HEADER, TRAILER};
+use super::inflate::gunzip;
 use super::open::OpenStream;
 use crate::bytes::{extend, push, Bytes};
 use crate::memory::{drain, LONG};
@@ -32,6 +34,18 @@ pub fn splice<'a>(parts: impl IntoIterator<Item = MemberPart<'a>>) -> Option<Bod
         }
     }
     member.finish()
+}
+
+impl OpenStream {
+    /// Decompresses the stream, and returns its plain bytes. `None` if memory is refused, or the
+    /// stream does not match its length and checksum.
+    pub fn inflate(&self) -> Option<Vec<u8>> {
+        let length = usize::try_from(self.length).ok()?;
+        let member = splice([MemberPart::Open(self)])?.try_to_vec()?;
+        gunzip(&member, length)
+            .ok()
+            .filter(|plain| plain.len() == length)
+    }
 }
 
 /// Maximum number of bytes that are copied rather than referenced. A slice costs as much as
@@ -204,30 +218,11 @@ impl Body {
     }
 }
 
-/// Header of a member without name and time, whose system is "unknown".
-pub(super) const HEADER: [u8; 10] = [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 0xFF];
-
 /// Header of a stored block that is not final, before its length is set.
 const STORED: [u8; 5] = [0; 5];
 
-/// Length of the trailer, which has the checksum and the length of the plain bytes.
-const TRAILER: usize = 8;
-
 /// Maximum length of a stored block.
 const STORED_MAX: usize = 0xFFFF;
-
-/// An empty final block with the fixed codes: the shortest one.
-pub(super) const EMPTY_LAST: [u8; 2] = [0x03, 0x00];
-
-/// Returns the trailer of a member: the checksum and the length of its plain bytes.
-pub(super) fn trailer(crc: &Crc) -> [u8; TRAILER] {
-    let mut trailer = [0; TRAILER];
-    let (sum, length) = trailer.split_at_mut(4);
-    sum.copy_from_slice(&crc.sum().to_le_bytes());
-    // ISIZE is modulo 2^32
-    length.copy_from_slice(&(crc.length() as u32).to_le_bytes());
-    trailer
-}
 
 /// A gzip member that is assembled from texts and open streams, and its unfinished text. Its
 /// functions return `None` if memory is refused, and the member must not be used any more then.

@@ -42,6 +42,7 @@ pub mod response;
 pub mod response_ends;
 pub mod rules;
 pub mod scan;
+mod scan_error;
 pub mod shown;
 mod simd_scan;
 pub mod stateful;

@@ -68,10 +68,5 @@ fn has_no_condition(filter: &[u8]) -> bool {
     })
 }
 
-/// Whether two JSON texts are the same hash, in any letter case.
-fn is_same(one: &[u8], other: &[u8]) -> bool {
-    one.eq_ignore_ascii_case(other)
-}
-
 #[cfg(test)]
 mod tests;

@@ -10,11 +10,12 @@
 //! ASCII are not checked within strings: a text from the network is passed to
 //! [`Scanner::of_text`], which checks its UTF-8 first.
 
-use std::fmt;
 use std::ops::Range;
 
 use super::simd_scan::{end_of_digits, end_of_plain};
 use super::string::end_of_escape;
+
+pub use super::scan_error::{ScanError, SyntaxErrorKind};
 
 /// Maximum number of arrays and objects that may be open at once: eight times the depth of the
 /// deepest trace. The EVM allows 1,024 nested calls; geth's `callTracer` writes each as an array
@@ -29,52 +30,6 @@ const USUAL_DEPTH: usize = 512;
 const USUAL_WORDS: usize = USUAL_DEPTH / WORD;
 const MAX_WORDS: usize = MAX_DEPTH / WORD;
 const WORD: usize = 64;
-
-/// The error of a text that is not JSON: the broken rule, and its position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScanError {
-    /// Position in bytes from the start of the text.
-    pub offset: usize,
-    /// Rule that is broken there.
-    pub fault: SyntaxErrorKind,
-}
-
-/// The rule of JSON that a text breaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyntaxErrorKind {
-    /// The text is not UTF-8 (RFC 8259, section 8.1).
-    Utf8,
-    /// The text ends where more has to follow.
-    End,
-    /// No valid value is where one is required.
-    Value,
-    /// A leading zero, or a sign, point or exponent without its digits.
-    Number,
-    /// An object's member does not start with a string.
-    Name,
-    /// No colon follows a member's name.
-    Colon,
-    /// Neither a comma nor the right bracket follows a member or element.
-    Separator,
-    /// A control character in a string.
-    Control,
-    /// An escape that JSON does not have.
-    Escape,
-    /// One half of a surrogate pair without the other.
-    Surrogate,
-    /// The text opens more than [`MAX_DEPTH`] arrays and objects.
-    Depth,
-    /// The text's one value is followed by more than white space.
-    Trailing,
-}
-
-impl fmt::Display for ScanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no JSON: {:?} at {}", self.fault, self.offset)
-    }
-}
-
-impl std::error::Error for ScanError {}
 
 /// The kind of a JSON value, which its first byte shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Escapes in strings.
 
-use super::scan::{ScanError, SyntaxErrorKind};
+use super::scan_error::{ScanError, SyntaxErrorKind};
 
 /// Checks an escape, or two that form a surrogate pair, from the backslash at `at` on; returns
 /// the end.

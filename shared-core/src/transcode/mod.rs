@@ -10,6 +10,8 @@
 //! | [`root`]       | verification of values that are requested by their root      |
 //! | [`transcoder`] | conversion of one body while it arrives                      |
 //! | [`updates`]    | light client updates, which are not one SSZ value            |
+//! | [`format`]     | the two formats, and the headers that describe them          |
+//! | [`values`]     | types by their name, and the JSON of a value                 |
 //! | [`error`]      | reasons why a response is not available in a format          |
 //!
 //! Nothing here depends on exchanges or caches: they decide what to do with a converted body.
@@ -18,11 +20,13 @@ pub mod call;
 pub mod chain_spec;
 pub mod engine;
 pub mod error;
+mod format;
 pub mod root;
 pub mod ssz_routes;
 pub mod submission;
 pub mod transcoder;
 mod updates;
+mod values;
 
 #[cfg(test)]
 mod operations;
@@ -34,48 +38,10 @@ use crate::negotiate::{cache_control, media_type};
 use crate::ssz::{Fork, Preset, Schema};
 
 pub use self::error::TranscodeError;
+pub use self::format::{Format, JSON, OCTETS, TYPE, VERSION};
 pub use self::submission::Submission;
-pub use self::transcoder::{ReserveBytes, Transcoded, Transcoder};
-
-/// Media type of SSZ.
-pub const OCTETS: &[u8] = b"application/octet-stream";
-
-/// Header that names a fork of the consensus layer.
-pub const VERSION: &str = "Eth-Consensus-Version";
-
-/// Header that names the type of a result. It is this project's own (docs/transcoding.md).
-pub const TYPE: &str = "Sszip-Type";
-
-/// Media type of JSON.
-pub const JSON: &[u8] = b"application/json";
-
-/// The format of a value in a body: JSON or SSZ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// The value in an envelope.
-    Json,
-    /// The value alone.
-    Ssz,
-}
-
-impl Format {
-    /// Returns the format that a `Content-Type` declares, or `None` if it is neither.
-    pub fn from_content_type(content_type: &[u8]) -> Option<Self> {
-        match () {
-            () if media_type::names_json(content_type) => Some(Format::Json),
-            () if media_type::is_octets(content_type) => Some(Format::Ssz),
-            () => None,
-        }
-    }
-
-    /// Returns the media type of the format, for `Content-Type` and `Accept`.
-    pub fn media_type(self) -> &'static [u8] {
-        match self {
-            Format::Json => JSON,
-            Format::Ssz => OCTETS,
-        }
-    }
-}
+pub use self::transcoder::Transcoder;
+pub use self::values::{ReserveBytes, Transcoded};
 
 /// A request whose response may be transcoded: the type of its response, and the format that the
 /// client prefers.

@@ -1,7 +1,7 @@
 //! Roots by which values are requested, and the verification of values against them.
 
 use super::ssz_routes::ResponseType;
-use super::transcoder::Transcoded;
+use super::values::Transcoded;
 use crate::beacon;
 use crate::ssz::{hash_tree_root, select, Schema, TypeId};
 

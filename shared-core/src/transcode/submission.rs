@@ -1,8 +1,8 @@
 //! Request bodies in SSZ, converted for a node that accepts JSON only (beacon-APIs).
 
 use super::error::TranscodeError;
-use super::transcoder::{named_type, parse_bool, parse_fork, write_json, ReserveBytes};
-use super::VERSION;
+use super::format::VERSION;
+use super::values::{named_type, parse_bool, parse_fork, write_json, ReserveBytes};
 use crate::beacon;
 use crate::negotiate::{cache_control, media_type};
 use crate::ssz::{Fork, Preset};

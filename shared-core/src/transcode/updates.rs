@@ -8,7 +8,7 @@
 
 use super::chain_spec::{Chain, ForkDigests};
 use super::error::TranscodeError;
-use super::transcoder::{named_type, parse_fork, write_json, ReserveBytes};
+use super::values::{named_type, parse_fork, write_json, ReserveBytes};
 use crate::jsonrpc::scan::{ScanError, Scanner};
 use crate::ssz::{select, version, Fork, InputForm, Preset, Schema, SszError, ToSsz, TypeId};
 

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use crate::gzip::isal::{self, Functions, PublicState, COMP_OK};
 
-use super::{Encoder, Flush, Level, Progress, StreamError};
+use super::encoder::{Encoder, Flush, Level, Progress, StreamError};
 
 /// Size in bytes of `struct isal_zstream`, rounded up to a cache line: it is 82,384 in 2.30 and
 /// 2.31. Callers allocate it, so it can't grow within a soname.

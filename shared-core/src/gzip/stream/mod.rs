@@ -5,54 +5,12 @@
 //! are the only limit that is needed, and both can be flushed, so that a client receives the
 //! bytes that the upstream has flushed.
 
+mod encoder;
 #[cfg(not(target_family = "wasm"))]
 mod igzip;
 mod zlib;
 
-/// The part of its input that an encoder must emit before it returns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flush {
-    /// The encoder may hold input back to compress it better with the input that follows.
-    None,
-    /// All input can be decompressed from the output that was written.
-    Sync,
-    /// The member is complete, and its trailer is written.
-    Finish,
-}
-
-/// The numbers of bytes that one step of an encoder read and wrote, and whether the step is
-/// complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Bytes of input that were consumed.
-    pub consumed: usize,
-    /// Bytes of output that were written.
-    pub written: usize,
-    /// Whether all input was consumed, and flushed as requested. If not, the output was full:
-    /// call again with the rest and the same flush.
-    pub complete: bool,
-}
-
-/// The error of the library in the middle of a stream: its encoder can't be used any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamError;
-
-/// A streaming encoder of one gzip member, which writes into buffers of the caller.
-pub trait Encoder: Send + std::fmt::Debug {
-    /// Compresses `input` into `output`.
-    ///
-    /// # Errors
-    /// [`StreamError`] if the library reports one; the stream must be aborted.
-    fn encode(
-        &mut self,
-        input: &[u8],
-        flush: Flush,
-        output: &mut [u8],
-    ) -> Result<Progress, StreamError>;
-}
-
-/// The compression level of a stream: 1 (fastest) to 3.
-pub type Level = u8;
+pub use self::encoder::{Encoder, Flush, Level, Progress, StreamError};
 
 /// A library that implements streaming compression on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

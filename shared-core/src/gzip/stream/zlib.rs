@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use zlib_rs::{Deflate, DeflateConfig, DeflateFlush, Status};
 
-use super::{Encoder, Flush, Level, Progress, StreamError};
+use super::encoder::{Encoder, Flush, Level, Progress, StreamError};
 
 /// zlib's levels for the levels of a stream: at zlib-rs's level 1 hexadecimal text is 50 % longer.
 const LEVELS: [i32; 3] = [2, 4, 6];

@@ -6,7 +6,11 @@
 //! `l1BatchNumber`) and Hedera (a `root` as well as a `status`).
 
 use super::super::scan::{ScanError, Scanner, ValueKind};
-use super::is_same;
+
+/// Whether two JSON texts are the same hash, in any letter case.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one.eq_ignore_ascii_case(other)
+}
 
 /// The range and the number of the indices that were read from a list.
 #[derive(Clone, Copy, Debug, Default)]

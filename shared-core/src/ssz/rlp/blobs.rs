@@ -1,6 +1,6 @@
 //! Blob transactions (EIP-4844), as they are in payloads.
 
-use super::rlp_header;
+use super::prefix::rlp_header;
 
 /// Transaction type of blob transactions (EIP-2718).
 const TYPE: u8 = 0x03;

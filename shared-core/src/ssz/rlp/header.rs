@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use sha3::{Digest, Keccak256};
 
-use super::write_prefix;
+use super::prefix::{string_prefix, write_prefix};
 
 /// A block header as nodes write it in JSON, with its fields as texts. Fields of later forks are
 /// missing or null in earlier ones.
@@ -106,7 +106,7 @@ pub(in crate::ssz) fn encode(json: &[u8]) -> Result<Vec<u8>, String> {
         let Some(bytes) = bytes else {
             return Err(format!("no header: {name} is wrong"));
         };
-        if let Some(prefix) = super::string_prefix(&bytes) {
+        if let Some(prefix) = string_prefix(&bytes) {
             content.extend(prefix);
         }
         content.extend(bytes);

@@ -2,10 +2,10 @@
 //! first the leaves of the first tree, then of the second, and so on. One call hashes a level of
 //! all trees.
 
-use super::grow;
+use super::super::error::SszError;
+use super::grow::grow;
 use super::pairs::{hash_in_place, Node};
 use super::zeros::zeros;
-use super::SszError;
 
 /// Replaces the leaves of each tree with its root. `counts` are the numbers of leaves of each tree,
 /// at most `2^depth`; they are overwritten.

@@ -18,7 +18,10 @@
 //! Memory use is some hundred kilobytes, independent of the value. All memory is allocated in
 //! vectors that are used as stacks.
 
+// Circle of imports: walk.rs, sequences.rs. A container has sequences, and the elements of a
+// sequence may be containers.
 mod forest;
+mod grow;
 mod pairs;
 mod sequences;
 mod tree;
@@ -27,7 +30,7 @@ mod zeros;
 
 use self::walk::RootWalker;
 use super::check::check;
-use super::error::{SszError, SszErrorKind};
+use super::error::SszError;
 use super::schema::{Schema, TypeId};
 
 /// Computes the hash tree root of a value, `ssz`.
@@ -38,20 +41,4 @@ use super::schema::{Schema, TypeId};
 pub fn hash_tree_root(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<[u8; 32], SszError> {
     check(schema, ty, ssz)?;
     RootWalker::new(schema, ssz).root(ty)
-}
-
-/// Extends a stack to the length `len` with copies of `with`; memory that is refused is an error,
-/// no panic.
-fn grow<T: Clone>(stack: &mut Vec<T>, len: usize, with: T) -> Result<(), SszError> {
-    let more = len.saturating_sub(stack.len());
-    match stack.try_reserve(more) {
-        Ok(()) => {
-            stack.resize(stack.len() + more, with);
-            Ok(())
-        }
-        Err(_) => Err(SszError::new(
-            0,
-            SszErrorKind::NoMemory(more * size_of::<T>()),
-        )),
-    }
 }

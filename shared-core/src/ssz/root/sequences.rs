@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use super::super::check::bits;
+use super::super::error::SszError;
 use super::super::schema::{Kind, Limit, Schema, Type, TypeId, OFFSET};
 use super::forest;
-use super::grow;
+use super::grow::grow;
 use super::pairs::{parent, Node};
 use super::tree::{depth, MerkleTree};
 use super::walk::{node_of, RootOutput, RootWalker, Span};
-use super::SszError;
 
 /// Number of leaves whose roots are computed together: 32 kB of nodes, which fit the first-level
 /// cache of a processor.

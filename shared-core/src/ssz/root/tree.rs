@@ -4,10 +4,10 @@
 //! added to the next level, and so on. Memory use is one buffer per level, which stays in the
 //! processor's cache.
 
-use super::grow;
+use super::super::error::SszError;
+use super::grow::grow;
 use super::pairs::{hash, parent, Node};
 use super::zeros::{zeros, MAX_DEPTH};
-use super::SszError;
 
 /// Number of nodes in the buffer of a level.
 const BUFFER_NODES: usize = 64;

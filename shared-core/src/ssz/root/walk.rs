@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 
-use super::super::error::SszErrorKind;
+use super::super::error::{SszError, SszErrorKind};
 use super::super::schema::{Container, Kind, Schema, TypeId};
 use super::forest;
-use super::grow;
+use super::grow::grow;
 use super::pairs::{parent, Node};
 use super::sequences::SequenceLayout;
-use super::SszError;
 
 /// The walker that computes the hash tree root of a value, and for it the roots of the values in
 /// it. The bytes have been checked.

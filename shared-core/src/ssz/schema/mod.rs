@@ -3,6 +3,8 @@
 //! Types are written in `forks/*.types`, one file per fork, in nearly the notation of the
 //! specifications (docs/forks.md), and compiled once into a table that the walkers index.
 
+// Circle of imports: mod.rs, fork.rs, resolve.rs, source.rs, template.rs. A schema keeps the
+// definitions from which it was compiled, and a container the template that is derived from it.
 mod fork;
 mod names;
 mod numbers;

@@ -22,8 +22,8 @@
 
 use std::collections::BTreeMap;
 
+use super::fork::Preset;
 use super::tokens::{SchemaError, Token, Tokens};
-use super::Preset;
 
 /// The meaning of one name of the type tables, from the newest fork that defines it.
 #[derive(Clone, Debug)]

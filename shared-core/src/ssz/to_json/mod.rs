@@ -4,18 +4,19 @@
 //! is written at once where there is room ([`template`]).
 
 mod number;
+mod output;
 mod rlp;
 mod template;
 
 use std::ops::Range;
 
+use self::output::{offset, JsonOutput};
 use self::rlp::{RlpStep, Witness};
 use super::check::{check, Elements};
 use super::error::{SszError, SszErrorKind};
 use super::schema::{Container, Json, Kind, Schema, Type, TypeId, FIELD_PREFIX_BYTES, OFFSET};
 
-/// Bytes of room with which [`ToJson::write`] always writes something.
-pub const MIN_ROOM: usize = 1024;
+pub use self::output::MIN_ROOM;
 
 /// Maximum number of bytes of a string that is written at once. Longer ones are written as far as
 /// there is room.
@@ -430,68 +431,4 @@ fn write_leaf(ty: &Type, bytes: &[u8], out: &mut JsonOutput<'_>) -> bool {
         _ => return false,
     }
     true
-}
-
-/// Reads the offset, of four bytes, that is stored at `at`, and has been checked.
-#[inline(always)]
-fn offset(ssz: &[u8], at: usize) -> usize {
-    let bytes = ssz[at..].first_chunk().copied();
-    u32::from_le_bytes(bytes.unwrap_or_default()) as usize
-}
-
-/// The output buffer of the caller, and the number of bytes that were written to it.
-struct JsonOutput<'t> {
-    to: &'t mut [u8],
-    len: usize,
-}
-
-impl JsonOutput<'_> {
-    /// Returns the number of bytes that still fit in the buffer.
-    fn room(&self) -> usize {
-        self.to.len() - self.len
-    }
-
-    #[inline(always)]
-    fn has_room(&self) -> bool {
-        self.room() >= MIN_ROOM
-    }
-
-    #[inline(always)]
-    fn put(&mut self, bytes: &[u8]) {
-        self.to[self.len..self.len + bytes.len()].copy_from_slice(bytes);
-        self.len += bytes.len();
-    }
-
-    /// Writes the text before a field. A constant number of bytes is copied faster.
-    #[inline(always)]
-    fn put_field_prefix(&mut self, lead: &super::schema::FieldPrefix) {
-        match (
-            lead.bytes.first_chunk::<FIELD_PREFIX_BYTES>(),
-            lead.len <= FIELD_PREFIX_BYTES,
-        ) {
-            (Some(bytes), true) => {
-                self.to[self.len..self.len + FIELD_PREFIX_BYTES].copy_from_slice(bytes);
-                self.len += lead.len;
-            }
-            _ => self.put(&lead.bytes[..lead.len]),
-        }
-    }
-
-    #[inline(always)]
-    fn number(&mut self, bytes: &[u8]) {
-        self.len += number::write(bytes, &mut self.to[self.len..]);
-    }
-
-    #[inline(never)]
-    fn quantity(&mut self, bytes: &[u8]) {
-        self.len += number::write_quantity(bytes, &mut self.to[self.len..]);
-    }
-
-    #[inline(always)]
-    fn hex(&mut self, bytes: &[u8]) {
-        let to = &mut self.to[self.len..self.len + 2 * bytes.len()];
-        // encoding fails only for buffers of another length
-        let _ = const_hex::encode_to_slice(bytes, to);
-        self.len += 2 * bytes.len();
-    }
 }

@@ -1,6 +1,7 @@
 //! Writer of containers that fit into the buffer as a whole.
 
-use super::{number, offset, JsonOutput};
+use super::number;
+use super::output::{offset, JsonOutput};
 use crate::ssz::schema::{Literal, ScalarKind, Template, LITERAL};
 
 /// Writes a checked value by its template, if there is room for the longest JSON of its length.

@@ -1,13 +1,14 @@
 //! A request of the REST route, converted to a JSON-RPC call for a node that has only JSON-RPC.
 
 use super::problem::{self, Problem};
-use super::{split_target, Fork, ROUTE, STATUS, VERSION};
+use super::route::{split_target, Fork, ROUTE, STATUS, VERSION};
 use crate::mode::Mode;
 use crate::negotiate::{cache_control, media_type};
 use crate::request_coding::BodyCoding;
 use crate::ssz::{self, blob_hashes, check, path, select, Preset, Schema};
-use crate::transcode::transcoder::{write_json, ReserveBytes};
-use crate::transcode::{TranscodeError, TYPE};
+use crate::transcode::error::TranscodeError;
+use crate::transcode::format::TYPE;
+use crate::transcode::values::{write_json, ReserveBytes};
 
 /// A client's request to the REST route after its head was read: the fork of its payload, or
 /// the problem with its head.

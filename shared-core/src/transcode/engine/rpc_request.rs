@@ -2,7 +2,7 @@
 //! that has only the route.
 
 use super::problem::{self, Problem};
-use super::{split_target, Fork, ROUTE};
+use super::route::{split_target, Fork, ROUTE};
 use crate::jsonrpc::request::{parse, Request};
 use crate::jsonrpc::response::member;
 use crate::jsonrpc::scan::{Scanner, Value};

@@ -3,8 +3,9 @@
 
 use crate::ssz::schema::OFFSET;
 use crate::ssz::{self, check, select, Preset, Schema, ToJson};
-use crate::transcode::transcoder::{estimated_json_length, write, ReserveBytes};
-use crate::transcode::{Format, TranscodeError};
+use crate::transcode::error::TranscodeError;
+use crate::transcode::format::Format;
+use crate::transcode::values::{estimated_json_length, write, ReserveBytes};
 
 /// Bytes that are reserved before the SSZ of JSON-RPC's type, because the route's type is longer.
 pub const RESERVED_BYTES: usize = OFFSET;

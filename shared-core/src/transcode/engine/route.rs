@@ -1,0 +1,107 @@
+//! The route of the submission, its header, its types and the forks that they depend on.
+
+use crate::transcode::ssz_routes::ResponseType;
+
+/// The route, relative to the path of JSON-RPC. The host may serve JSON-RPC below another path.
+pub(super) const ROUTE: &[u8] = b"engine/v1/payloads/witness";
+
+/// Header that names a fork of the execution layer.
+pub const VERSION: &str = "Eth-Execution-Version";
+
+/// Type of the REST response to which the result of the call is converted.
+pub static STATUS: ResponseType =
+    ResponseType::Status("NewPayloadWithWitness", "PayloadStatusWithWitness", 1);
+
+/// Type of the call's result to which the REST response is converted.
+pub static REPLY: ResponseType = ResponseType::Reply("NewPayloadWithWitness", 1);
+
+/// Forks of the execution layer since the introduction of payloads. The request's head names the
+/// fork of a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fork {
+    /// The first fork with payloads.
+    Paris,
+    /// Adds withdrawals.
+    Shanghai,
+    /// Adds blobs.
+    Cancun,
+    /// Adds execution requests.
+    Prague,
+    /// Has the same types as Prague.
+    Osaka,
+    /// Adds the block access list.
+    Amsterdam,
+}
+
+impl Fork {
+    const ALL: [Self; 6] = [
+        Self::Paris,
+        Self::Shanghai,
+        Self::Cancun,
+        Self::Prague,
+        Self::Osaka,
+        Self::Amsterdam,
+    ];
+
+    /// Returns the name of the fork in `Eth-Execution-Version`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Paris => "paris",
+            Self::Shanghai => "shanghai",
+            Self::Cancun => "cancun",
+            Self::Prague => "prague",
+            Self::Osaka => "osaka",
+            Self::Amsterdam => "amsterdam",
+        }
+    }
+
+    pub(super) fn named(name: &[u8]) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|fork| fork.name().as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// Returns the fork that the header `Eth-Execution-Version` of a request names.
+    pub fn from_head<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Self> {
+        let is_version = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(VERSION.as_bytes());
+        let (_, name) = fields.filter(is_version).last()?;
+        Self::named(name)
+    }
+
+    /// Returns the version of `engine_newPayloadWithWitness` for payloads of this fork.
+    pub(super) fn version(self) -> u8 {
+        match self {
+            Self::Paris => 1,
+            Self::Shanghai => 2,
+            Self::Cancun => 3,
+            Self::Prague | Self::Osaka => 4,
+            Self::Amsterdam => 5,
+        }
+    }
+
+    /// Returns the name of the SSZ type of the REST request's body, which contains the payload.
+    pub(super) fn envelope(self) -> &'static str {
+        match self {
+            Self::Paris => "ExecutionPayloadEnvelopeParis",
+            Self::Shanghai => "ExecutionPayloadEnvelopeShanghai",
+            Self::Cancun => "ExecutionPayloadEnvelopeCancun",
+            Self::Prague | Self::Osaka => "ExecutionPayloadEnvelopePrague",
+            Self::Amsterdam => "ExecutionPayloadEnvelopeAmsterdam",
+        }
+    }
+
+    /// Returns the name of the SSZ type of the fork's payload.
+    pub(super) fn payload(self) -> &'static str {
+        match self {
+            Self::Paris => "ExecutionPayloadParis",
+            Self::Shanghai => "ExecutionPayloadShanghai",
+            Self::Cancun | Self::Prague | Self::Osaka => "ExecutionPayloadCancun",
+            Self::Amsterdam => "ExecutionPayloadAmsterdam",
+        }
+    }
+}
+
+/// Splits a target into its path and its query, which begins with `?`.
+pub(super) fn split_target(target: &[u8]) -> (&[u8], &[u8]) {
+    let end = target.iter().position(|byte| *byte == b'?');
+    target.split_at(end.unwrap_or(target.len()))
+}
