@@ -214,141 +214,127 @@ pub enum Attribute {
     XdsRouteName = 61,
 }
 
-macro_rules! callbacks {
-    ($($(#[$doc:meta])* $name:ident: fn($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
-        extern "C" {
-            $($(#[$doc])* pub fn $name($($argument: $type),*) $(-> $result)?;)*
-        }
-
-        /// Stand-ins for the callbacks without Envoy: simulated ones, and
-        /// functions that return zero.
-        #[cfg(any(test, feature = "simulated"))]
-        mod without_envoy {
-            #![allow(unused_variables, improper_ctypes_definitions)]
-            use super::*;
-
-            $(#[no_mangle]
-            extern "C" fn $name($($argument: $type),*) $(-> $result)? {
-                if let Some(simulated) = crate::simulated::simulated_callback(stringify!($name)) {
-                    type Simulated = extern "C" fn($($type),*) $(-> $result)?;
-                    // SAFETY: the simulated function has this type.
-                    let simulated = unsafe { std::mem::transmute::<*const (), Simulated>(simulated) };
-                    return simulated($($argument),*);
-                }
-                // SAFETY: zero is a number, `false` or NULL.
-                $(unsafe { std::mem::zeroed::<$result>() })?
-            })*
-        }
-    };
-}
-
-callbacks! {
+extern "C" {
     /// Writes a line to the log, under `dynamic_modules`.
-    envoy_dynamic_module_callback_log_v2: fn(
-        level: LogLevel, message: ModuleBuffer<'_>, file: ModuleBuffer<'_>, line: u32
+    pub fn envoy_dynamic_module_callback_log_v2(
+        level: LogLevel,
+        message: ModuleBuffer<'_>,
+        file: ModuleBuffer<'_>,
+        line: u32,
     );
     /// Returns whether lines of that level are logged.
-    envoy_dynamic_module_callback_log_enabled: fn(level: LogLevel) -> bool;
+    pub fn envoy_dynamic_module_callback_log_enabled(level: LogLevel) -> bool;
     /// Returns whether Envoy only validates its configuration.
-    envoy_dynamic_module_callback_is_validation_mode: fn() -> bool;
+    pub fn envoy_dynamic_module_callback_is_validation_mode() -> bool;
     /// Returns the number of worker threads.
-    envoy_dynamic_module_callback_get_concurrency: fn() -> u32;
+    pub fn envoy_dynamic_module_callback_get_concurrency() -> u32;
 
     /// Returns the number of headers.
-    envoy_dynamic_module_callback_http_get_headers_size: fn(
-        filter: FilterPtr, kind: HeaderType
+    pub fn envoy_dynamic_module_callback_http_get_headers_size(
+        filter: FilterPtr,
+        kind: HeaderType,
     ) -> usize;
     /// Writes the headers to `fields`, which has room for all of them. They are
     /// valid until the hook returns or a header is changed.
-    envoy_dynamic_module_callback_http_get_headers: fn(
-        filter: FilterPtr, kind: HeaderType, fields: *mut EnvoyHeader
-    ) -> bool;
-    /// Adds a line of a header. An empty value adds no line.
-    envoy_dynamic_module_callback_http_add_header: fn(
-        filter: FilterPtr, kind: HeaderType, name: ModuleBuffer<'_>, value: ModuleBuffer<'_>
+    pub fn envoy_dynamic_module_callback_http_get_headers(
+        filter: FilterPtr,
+        kind: HeaderType,
+        fields: *mut EnvoyHeader,
     ) -> bool;
     /// Sets a header to one line; without a value the header is removed.
-    envoy_dynamic_module_callback_http_set_header: fn(
-        filter: FilterPtr, kind: HeaderType, name: ModuleBuffer<'_>, value: ModuleBuffer<'_>
+    pub fn envoy_dynamic_module_callback_http_set_header(
+        filter: FilterPtr,
+        kind: HeaderType,
+        name: ModuleBuffer<'_>,
+        value: ModuleBuffer<'_>,
     ) -> bool;
 
     /// Returns the number of slices of the body buffer.
-    envoy_dynamic_module_callback_http_get_body_chunks_size: fn(
-        filter: FilterPtr, kind: BodyType
+    pub fn envoy_dynamic_module_callback_http_get_body_chunks_size(
+        filter: FilterPtr,
+        kind: BodyType,
     ) -> usize;
     /// Writes the slices to `chunks`, which has room for all of them. They are
     /// valid until the hook returns or the body is changed.
-    envoy_dynamic_module_callback_http_get_body_chunks: fn(
-        filter: FilterPtr, kind: BodyType, chunks: *mut EnvoyBuffer
+    pub fn envoy_dynamic_module_callback_http_get_body_chunks(
+        filter: FilterPtr,
+        kind: BodyType,
+        chunks: *mut EnvoyBuffer,
     ) -> bool;
-    /// Returns the number of bytes of the body buffer.
-    envoy_dynamic_module_callback_http_get_body_size: fn(
-        filter: FilterPtr, kind: BodyType
-    ) -> usize;
     /// Returns, within a hook for a body, whether the received bytes are the
     /// buffered bytes, because a filter before this one buffered them.
-    envoy_dynamic_module_callback_http_received_buffered_request_body: fn(
-        filter: FilterPtr
+    pub fn envoy_dynamic_module_callback_http_received_buffered_request_body(
+        filter: FilterPtr,
     ) -> bool;
     /// Appends a copy of the bytes to the body buffer.
-    envoy_dynamic_module_callback_http_append_body: fn(
-        filter: FilterPtr, kind: BodyType, bytes: ModuleBuffer<'_>
+    pub fn envoy_dynamic_module_callback_http_append_body(
+        filter: FilterPtr,
+        kind: BodyType,
+        bytes: ModuleBuffer<'_>,
     ) -> bool;
     /// Removes bytes from the start of the body buffer.
-    envoy_dynamic_module_callback_http_drain_body: fn(
-        filter: FilterPtr, kind: BodyType, number: usize
+    pub fn envoy_dynamic_module_callback_http_drain_body(
+        filter: FilterPtr,
+        kind: BodyType,
+        number: usize,
     ) -> bool;
     /// Returns the buffer limit of the stream, in bytes.
-    envoy_dynamic_module_callback_http_get_buffer_limit: fn(filter: FilterPtr) -> u64;
+    pub fn envoy_dynamic_module_callback_http_get_buffer_limit(filter: FilterPtr) -> u64;
     /// Sets the buffer limit of the stream.
-    envoy_dynamic_module_callback_http_set_buffer_limit: fn(filter: FilterPtr, bytes: u64);
+    pub fn envoy_dynamic_module_callback_http_set_buffer_limit(filter: FilterPtr, bytes: u64);
 
     /// Sends a local reply through the filters. The hooks of this filter are
     /// not called for it.
-    envoy_dynamic_module_callback_http_send_response: fn(
+    pub fn envoy_dynamic_module_callback_http_send_response(
         filter: FilterPtr,
         status: u32,
         headers: *const ModuleHeader<'_>,
         number: usize,
         body: ModuleBuffer<'_>,
-        details: ModuleBuffer<'_>
+        details: ModuleBuffer<'_>,
     );
     /// Starts a response; `:status` is the first of its headers.
-    envoy_dynamic_module_callback_http_send_response_headers: fn(
-        filter: FilterPtr, headers: *const ModuleHeader<'_>, number: usize, is_all: bool
+    pub fn envoy_dynamic_module_callback_http_send_response_headers(
+        filter: FilterPtr,
+        headers: *const ModuleHeader<'_>,
+        number: usize,
+        is_all: bool,
     );
     /// Continues the response with a piece of its body.
-    envoy_dynamic_module_callback_http_send_response_data: fn(
-        filter: FilterPtr, bytes: ModuleBuffer<'_>, is_last: bool
+    pub fn envoy_dynamic_module_callback_http_send_response_data(
+        filter: FilterPtr,
+        bytes: ModuleBuffer<'_>,
+        is_last: bool,
     );
     /// Resumes a stopped request.
-    envoy_dynamic_module_callback_http_filter_continue_decoding: fn(filter: FilterPtr);
+    pub fn envoy_dynamic_module_callback_http_filter_continue_decoding(filter: FilterPtr);
     /// Resumes a stopped response.
-    envoy_dynamic_module_callback_http_filter_continue_encoding: fn(filter: FilterPtr);
+    pub fn envoy_dynamic_module_callback_http_filter_continue_encoding(filter: FilterPtr);
     /// Resets the stream.
-    envoy_dynamic_module_callback_http_filter_reset_stream: fn(
-        filter: FilterPtr, reason: u32, details: ModuleBuffer<'_>
+    pub fn envoy_dynamic_module_callback_http_filter_reset_stream(
+        filter: FilterPtr,
+        reason: u32,
+        details: ModuleBuffer<'_>,
     );
 
     /// Creates the scheduler of this filter.
-    envoy_dynamic_module_callback_http_filter_scheduler_new: fn(
-        filter: FilterPtr
+    pub fn envoy_dynamic_module_callback_http_filter_scheduler_new(
+        filter: FilterPtr,
     ) -> SchedulerPtr;
     /// Schedules a call of the filter's hook `scheduled` on its thread. No call
     /// follows if the filter is gone.
-    envoy_dynamic_module_callback_http_filter_scheduler_commit: fn(
-        scheduler: SchedulerPtr, event: u64
+    pub fn envoy_dynamic_module_callback_http_filter_scheduler_commit(
+        scheduler: SchedulerPtr,
+        event: u64,
     );
     /// Deletes the scheduler.
-    envoy_dynamic_module_callback_http_filter_scheduler_delete: fn(scheduler: SchedulerPtr);
-    /// Returns the index of the stream's worker.
-    envoy_dynamic_module_callback_http_filter_get_worker_index: fn(filter: FilterPtr) -> u32;
+    pub fn envoy_dynamic_module_callback_http_filter_scheduler_delete(scheduler: SchedulerPtr);
 
     /// Starts a callout. Its hooks report the result, none of them before this
     /// function returns. The callout follows no redirects and has no route
     /// settings. After `ms` milliseconds Envoy resets it, or responds 504 if
     /// there was no response yet; 0: no timeout.
-    envoy_dynamic_module_callback_http_filter_config_start_http_stream: fn(
+    pub fn envoy_dynamic_module_callback_http_filter_config_start_http_stream(
         config: FilterConfigPtr,
         id: *mut u64,
         cluster: ModuleBuffer<'_>,
@@ -356,95 +342,110 @@ callbacks! {
         number: usize,
         body: ModuleBuffer<'_>,
         is_all: bool,
-        ms: u64
+        ms: u64,
     ) -> CalloutResult;
     /// Resets the callout, if it is still in flight. Its hook for a reset is
     /// called.
-    envoy_dynamic_module_callback_http_filter_config_reset_http_stream: fn(
-        config: FilterConfigPtr, id: u64
+    pub fn envoy_dynamic_module_callback_http_filter_config_reset_http_stream(
+        config: FilterConfigPtr,
+        id: u64,
     );
 
     /// Returns the route's configuration, or NULL.
-    envoy_dynamic_module_callback_get_most_specific_route_config: fn(
-        filter: FilterPtr
+    pub fn envoy_dynamic_module_callback_get_most_specific_route_config(
+        filter: FilterPtr,
     ) -> *const c_void;
     /// Writes the name of the route's cluster.
-    envoy_dynamic_module_callback_http_get_cluster_name: fn(
-        filter: FilterPtr, name: *mut EnvoyBuffer
+    pub fn envoy_dynamic_module_callback_http_get_cluster_name(
+        filter: FilterPtr,
+        name: *mut EnvoyBuffer,
     ) -> bool;
     /// Writes an attribute that is a string. It is valid as long as the route.
-    envoy_dynamic_module_callback_http_filter_get_attribute_string: fn(
-        filter: FilterPtr, attribute: Attribute, value: *mut EnvoyBuffer
+    pub fn envoy_dynamic_module_callback_http_filter_get_attribute_string(
+        filter: FilterPtr,
+        attribute: Attribute,
+        value: *mut EnvoyBuffer,
     ) -> bool;
     /// Writes an attribute that is a number.
-    envoy_dynamic_module_callback_http_filter_get_attribute_int: fn(
-        filter: FilterPtr, attribute: Attribute, value: *mut u64
+    pub fn envoy_dynamic_module_callback_http_filter_get_attribute_int(
+        filter: FilterPtr,
+        attribute: Attribute,
+        value: *mut u64,
     ) -> bool;
     /// Sets the names and values that access logs read as
     /// `%DYNAMIC_METADATA(NAMESPACE:KEY)%`.
-    envoy_dynamic_module_callback_http_set_dynamic_metadata_string_batch: fn(
+    pub fn envoy_dynamic_module_callback_http_set_dynamic_metadata_string_batch(
         filter: FilterPtr,
         namespace: ModuleBuffer<'_>,
         entries: *const ModuleHeader<'_>,
-        number: usize
+        number: usize,
     );
 
     /// Defines a counter while the filter's configuration is read, and writes
     /// its id, from 1 on. Each count adds the values of its labels, if there
     /// are any.
-    envoy_dynamic_module_callback_http_filter_config_define_counter: fn(
+    pub fn envoy_dynamic_module_callback_http_filter_config_define_counter(
         config: FilterConfigPtr,
         name: ModuleBuffer<'_>,
         labels: *const ModuleBuffer<'_>,
         number: usize,
-        id: *mut usize
+        id: *mut usize,
     ) -> MetricsResult;
     /// Defines a gauge; its id and labels are like a counter's.
-    envoy_dynamic_module_callback_http_filter_config_define_gauge: fn(
+    pub fn envoy_dynamic_module_callback_http_filter_config_define_gauge(
         config: FilterConfigPtr,
         name: ModuleBuffer<'_>,
         labels: *const ModuleBuffer<'_>,
         number: usize,
-        id: *mut usize
+        id: *mut usize,
     ) -> MetricsResult;
     /// Defines a histogram; its id and labels are like a counter's.
-    envoy_dynamic_module_callback_http_filter_config_define_histogram: fn(
+    pub fn envoy_dynamic_module_callback_http_filter_config_define_histogram(
         config: FilterConfigPtr,
         name: ModuleBuffer<'_>,
         labels: *const ModuleBuffer<'_>,
         number: usize,
-        id: *mut usize
+        id: *mut usize,
     ) -> MetricsResult;
     /// Adds `value` to a counter.
-    envoy_dynamic_module_callback_http_filter_increment_counter: fn(
-        filter: FilterPtr, id: usize, labels: *const ModuleBuffer<'_>, number: usize, value: u64
+    pub fn envoy_dynamic_module_callback_http_filter_increment_counter(
+        filter: FilterPtr,
+        id: usize,
+        labels: *const ModuleBuffer<'_>,
+        number: usize,
+        value: u64,
     ) -> MetricsResult;
     /// Records a value in a histogram.
-    envoy_dynamic_module_callback_http_filter_record_histogram_value: fn(
-        filter: FilterPtr, id: usize, labels: *const ModuleBuffer<'_>, number: usize, value: u64
+    pub fn envoy_dynamic_module_callback_http_filter_record_histogram_value(
+        filter: FilterPtr,
+        id: usize,
+        labels: *const ModuleBuffer<'_>,
+        number: usize,
+        value: u64,
     ) -> MetricsResult;
     /// Sets a gauge. On the main thread only.
-    envoy_dynamic_module_callback_http_filter_config_set_gauge: fn(
+    pub fn envoy_dynamic_module_callback_http_filter_config_set_gauge(
         config: FilterConfigPtr,
         id: usize,
         labels: *const ModuleBuffer<'_>,
         number: usize,
-        value: u64
+        value: u64,
     ) -> MetricsResult;
 
     /// Creates the scheduler of the filter's configuration, for the main
     /// thread.
-    envoy_dynamic_module_callback_http_filter_config_scheduler_new: fn(
-        config: FilterConfigPtr
+    pub fn envoy_dynamic_module_callback_http_filter_config_scheduler_new(
+        config: FilterConfigPtr,
     ) -> SchedulerPtr;
     /// Schedules a call of the hook `config_scheduled` on the main thread. No
     /// call follows if the configuration is gone.
-    envoy_dynamic_module_callback_http_filter_config_scheduler_commit: fn(
-        scheduler: SchedulerPtr, event: u64
+    pub fn envoy_dynamic_module_callback_http_filter_config_scheduler_commit(
+        scheduler: SchedulerPtr,
+        event: u64,
     );
     /// Deletes the scheduler.
-    envoy_dynamic_module_callback_http_filter_config_scheduler_delete: fn(
-        scheduler: SchedulerPtr
+    pub fn envoy_dynamic_module_callback_http_filter_config_scheduler_delete(
+        scheduler: SchedulerPtr,
     );
 }
 

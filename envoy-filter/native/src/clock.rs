@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{clock_gettime, ClockId};
+use sszip_envoy_carrier::response::Now;
 
 /// Reads `CLOCK_MONOTONIC` in milliseconds, which all processes of the machine share.
 pub fn monotonic() -> u64 {
@@ -14,4 +15,12 @@ pub fn monotonic() -> u64 {
 pub fn wall() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
+}
+
+/// Reads both clocks.
+pub fn now() -> Now {
+    Now {
+        monotonic: monotonic(),
+        wall: wall(),
+    }
 }

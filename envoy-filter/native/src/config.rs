@@ -1,51 +1,35 @@
 //! Configuration of filters and routes: JSON with the names of
 //! docs/directives.md without their prefix.
 
-use std::collections::HashMap;
-use std::fmt::Display;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, Weak};
+use std::borrow::Cow;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
-use sszip_core::cache::process::Process;
 use sszip_core::config::files;
-use sszip_core::config::head_sources::NamespaceSource;
-use sszip_core::config::json;
 use sszip_core::config::node_capabilities::NodeCapabilities;
-use sszip_core::config::setting_error::describe;
-use sszip_core::config::validated::{RouteDeclaration, ValidatedConfig};
-use sszip_core::config::{ConfigBlock, DirectiveLocation, RouteConfig};
+use sszip_core::config::validated::ValidatedConfig;
+use sszip_core::config::RouteConfig;
+use sszip_envoy_carrier::settings::{
+    setting_message, ClusterCapabilities, HostSettings, ParsedSettings, RequestSettings,
+};
 
 use crate::abi::LogLevel;
 use crate::background::BackgroundRequests;
 use crate::envoy::{self, FilterConfig};
 use crate::metrics::Metrics;
+use crate::process::PROCESS;
 use crate::status;
 use crate::store::{self, ConfigLifetime};
-
-/// State that all filters of the process share.
-pub static PROCESS: LazyLock<Process> = LazyLock::new(Process::default);
 
 /// Number of workers; `None`: Envoy only validates its configuration. The first
 /// access must be on the main thread, where configurations are read.
 static WORKERS: LazyLock<Option<usize>> =
     LazyLock::new(|| (!envoy::only_validates()).then(envoy::workers));
 
-/// The effective settings of one request, from its route and its filter.
-#[derive(Debug)]
-pub struct RequestSettings {
-    /// Settings of the core.
-    pub core: Arc<RouteConfig>,
-    /// Requests are purges.
-    pub purges: bool,
-    /// Requests are status requests.
-    pub reports_status: bool,
-}
-
-/// Settings of a filter or a route as they are written in its configuration.
-#[derive(Clone, Debug, Default)]
-struct ParsedSettings {
-    directives: ConfigBlock,
-    purges: Option<bool>,
-    reports_status: Option<bool>,
+/// The settings that only this host has: the store of the process, status requests, and files.
+struct ModuleSettings<'p> {
+    /// The configuration to which settings of the process are added; without one they are
+    /// rejected.
+    plan: Option<&'p mut ValidatedConfig>,
 }
 
 /// The configuration of one filter: its settings, metrics, store and background requests.
@@ -62,7 +46,7 @@ pub struct FilterSettings {
     /// Metrics of the filter's requests.
     pub metrics: Arc<Metrics>,
     /// Node capabilities of each cluster, recorded by all workers.
-    learnt: RwLock<HashMap<Vec<u8>, NodeCapabilities>>,
+    nodes: ClusterCapabilities,
     /// Background requests of the filter.
     pub background: Arc<BackgroundRequests>,
 }
@@ -84,12 +68,9 @@ impl FilterSettings {
     /// Text of the error, with the accepted values.
     pub fn new(json: &[u8], envoy: FilterConfig) -> Result<Self, String> {
         let mut plan = ValidatedConfig::default();
-        let mut parsed = ParsedSettings::read(json, Some(&mut plan))?;
-        // a configured filter is enabled by default
-        let mut on = ParsedSettings::default();
-        on.set("enable", &["on".into()], None)?;
-        parsed.inherit(&on);
-        let settings = parsed.settings();
+        let mut parsed = read(json, Some(&mut plan))?;
+        parsed.enable_by_default();
+        let settings = resolve(&parsed);
         add(&mut plan, &settings)?;
         plan.check()?;
         // without a namespace of the filter, its routes have their own, with
@@ -112,20 +93,14 @@ impl FilterSettings {
             settings,
             _uses: uses,
             life,
-            learnt: RwLock::default(),
+            nodes: ClusterCapabilities::default(),
             background: BackgroundRequests::new(envoy.scheduler()),
         })
     }
 
     /// Returns the node capabilities of a cluster.
     pub fn node_capabilities(&self, cluster: &[u8]) -> NodeCapabilities {
-        let known = self.learnt.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(learnt) = known.get(cluster) {
-            return learnt.clone();
-        }
-        drop(known);
-        let mut known = self.learnt.write().unwrap_or_else(PoisonError::into_inner);
-        known.entry(cluster.to_vec()).or_default().clone()
+        self.nodes.get(cluster)
     }
 
     /// Returns the settings of a request.
@@ -143,7 +118,7 @@ impl FilterSettings {
         known.retain(|(life, _)| life.strong_count() > 0);
         let mut parsed = route.parsed.clone();
         parsed.inherit(&self.parsed);
-        let settings = parsed.settings();
+        let settings = resolve(&parsed);
         follow(&settings, &[&self.life, &route.life]);
         start(&settings.core);
         known.push((Arc::downgrade(&self.life), Arc::clone(&settings)));
@@ -157,15 +132,19 @@ impl RouteOverrides {
     /// # Errors
     /// Text of the error, with the accepted values.
     pub fn new(json: &[u8]) -> Result<Self, String> {
-        let parsed = ParsedSettings::read(json, None)?;
-        let settings = parsed.settings();
+        let parsed = read(json, None)?;
+        let settings = resolve(&parsed);
         // Head sources of a namespace that the route sets are followed before
         // the first request; for other routes the namespace depends on a filter
         // that is not known yet.
         let life = ConfigLifetime::default();
         let mut plan = ValidatedConfig::default();
         let follows = &settings.core.cache.follows;
-        if plan.follows.add(follows, settings.named()).is_ok() {
+        if plan
+            .follows
+            .add(follows, settings.namespace_source())
+            .is_ok()
+        {
             store::claim(&plan, &[&life]);
         }
         Ok(Self {
@@ -176,23 +155,9 @@ impl RouteOverrides {
     }
 }
 
-impl RequestSettings {
-    fn named(&self) -> NamespaceSource<'_> {
-        let namespace = self.core.cache.namespace.as_deref();
-        namespace.map_or(NamespaceSource::Derived, NamespaceSource::Fixed)
-    }
-}
-
 /// Adds the configuration of a route to the validated configuration, as requests use it.
 fn add(plan: &mut ValidatedConfig, settings: &RequestSettings) -> Result<(), String> {
-    let place = RouteDeclaration {
-        name: "a filter or route",
-        named: settings.named(),
-        answers: !settings.reports_status,
-        purges: settings.purges,
-        body_buffer: None,
-        is_http_1_0: false,
-    };
+    let place = settings.declaration("a filter or route");
     if let Some(warning) = plan.add(&settings.core, place)? {
         envoy::log(LogLevel::Warn, &warning);
     }
@@ -224,67 +189,45 @@ fn start(config: &RouteConfig) {
     }
 }
 
-impl ParsedSettings {
-    /// Parses JSON settings. Settings of the process are added to `plan`, or rejected without one.
-    fn read(json: &[u8], mut plan: Option<&mut ValidatedConfig>) -> Result<Self, String> {
-        let mut parsed = Self::default();
-        for (name, values) in json::settings("filter_config", json)? {
-            parsed.set(&name, &values, plan.as_deref_mut())?;
+/// Parses JSON settings. Settings of the process are added to `plan`, or rejected without one.
+fn read(json: &[u8], plan: Option<&mut ValidatedConfig>) -> Result<ParsedSettings, String> {
+    ParsedSettings::read("filter_config", json, &mut ModuleSettings { plan })
+}
+
+fn resolve(parsed: &ParsedSettings) -> Arc<RequestSettings> {
+    parsed.for_requests(parsed.directives().resolve(PROCESS.clone()))
+}
+
+impl HostSettings for ModuleSettings<'_> {
+    const LOCATION: &'static str = "filter_config";
+    const HAS_STATUS_REQUESTS: bool = true;
+
+    fn set(&mut self, name: &str, values: &[&[u8]]) -> Option<Result<(), String>> {
+        if !matches!(name, "cache_path" | "cache_owner" | "cache_lookup_timeout") {
+            return None;
         }
-        Ok(parsed)
+        let Some(plan) = &mut self.plan else {
+            let error = "is of the process: it goes into the filter_config";
+            return Some(Err(setting_message(name, &error)));
+        };
+        let set = plan.set(name, values, "").unwrap_or(Ok(()));
+        Some(set.map_err(|error| setting_message(name, &error)))
     }
 
-    fn set(
-        &mut self,
+    fn prepare_status_requests(&mut self) {
+        status::count();
+    }
+
+    fn resolve_files<'v>(
+        &self,
         name: &str,
-        values: &[String],
-        plan: Option<&mut ValidatedConfig>,
-    ) -> Result<(), String> {
-        let wrong = |error: &dyn Display| format!("\"{name}\" {error}");
-        let bytes: Vec<_> = values.iter().map(String::as_bytes).collect();
-        match name {
-            "cache_purge" => self.purges = Some(json::is_on(name, values)?),
-            "status" => {
-                self.reports_status = Some(json::is_on(name, values)?);
-                status::count();
-            }
-            "cache_path" | "cache_owner" | "cache_lookup_timeout" => {
-                let plan = plan
-                    .ok_or_else(|| wrong(&"is of the process: it goes into the filter_config"))?;
-                if let Some(Err(error)) = plan.set(name, &bytes, "") {
-                    return Err(wrong(&error));
-                }
-            }
-            _ => {
-                let values = files::resolve_files(name, &bytes, b"");
-                let values = values.map_err(|error| wrong(&error))?;
-                let values: Vec<_> = values.iter().map(|value| &**value).collect();
-                let at = "filter_config";
-                let set = self
-                    .directives
-                    .set_at(name, &values, DirectiveLocation { at });
-                set.map_err(|error| describe(name, &error))?;
-                if let Some(warning) = self.directives.take_warning() {
-                    envoy::log(LogLevel::Warn, &format!("\"{name}\" {warning}"));
-                }
-            }
-        }
-        Ok(())
+        values: &[&'v [u8]],
+    ) -> Result<Vec<Cow<'v, [u8]>>, String> {
+        files::resolve_files(name, values, b"")
     }
 
-    /// Inherits missing settings from the filter.
-    fn inherit(&mut self, outer: &Self) {
-        self.directives.inherit(&outer.directives);
-        self.purges = self.purges.or(outer.purges);
-        self.reports_status = self.reports_status.or(outer.reports_status);
-    }
-
-    fn settings(&self) -> Arc<RequestSettings> {
-        Arc::new(RequestSettings {
-            core: Arc::new(self.directives.resolve(PROCESS.clone())),
-            purges: self.purges.unwrap_or(false),
-            reports_status: self.reports_status.unwrap_or(false),
-        })
+    fn warn(&mut self, text: String) {
+        envoy::log(LogLevel::Warn, &text);
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sszip_core::exchange::{HeadEdit, Header};
 use sszip_core::log::escaped;
+use sszip_envoy_carrier::head::{HeaderMap, MessageHead};
 
 use crate::abi::*;
 
@@ -15,6 +16,10 @@ pub struct Stream(FilterPtr);
 
 /// A copy of Envoy's list of the headers of a message, pseudo-headers included.
 pub struct Head(Vec<EnvoyHeader>);
+
+/// The headers of one message of a stream.
+#[derive(Clone, Copy)]
+pub struct StreamHeaders(Stream, HeaderType);
 
 /// A copy of Envoy's list of the slices of a body, or of a piece of it.
 pub struct Pieces(Vec<EnvoyBuffer>);
@@ -32,19 +37,6 @@ impl Head {
         }
     }
 
-    /// Iterates over all headers.
-    pub fn fields(&self) -> impl Iterator<Item = Header<'_>> + Clone {
-        // SAFETY: within a hook, the head is not changed while it is borrowed.
-        self.0
-            .iter()
-            .map(|field| unsafe { (field.key.bytes(), field.value.bytes()) })
-    }
-
-    /// Iterates over the headers except the pseudo-headers, which do not exist in HTTP/1.1.
-    pub fn plain(&self) -> impl Iterator<Item = Header<'_>> + Clone {
-        self.fields().filter(|(name, _)| !name.starts_with(b":"))
-    }
-
     /// Edits that restore the present values of the headers that `edits`
     /// changes, in one line each.
     pub fn inverse_edits(&self, edits: &[HeadEdit]) -> Vec<HeadEdit> {
@@ -60,11 +52,26 @@ impl Head {
         });
         edits.collect()
     }
+}
 
-    /// Returns the value of the first line of a header, whose name is in lower case.
-    pub fn get(&self, name: &str) -> Option<&[u8]> {
-        let mut fields = self.fields();
-        fields.find_map(|(known, value)| (known == name.as_bytes()).then_some(value))
+impl MessageHead for Head {
+    fn fields(&self) -> impl Iterator<Item = Header<'_>> + Clone {
+        // SAFETY: within a hook, the head is not changed while it is borrowed.
+        self.0
+            .iter()
+            .map(|field| unsafe { (field.key.bytes(), field.value.bytes()) })
+    }
+}
+
+impl HeaderMap for StreamHeaders {
+    type Head = Head;
+
+    fn read(&self) -> Head {
+        self.0.head(self.1)
+    }
+
+    fn set(&self, name: &str, value: Option<&[u8]>) {
+        self.0.set(self.1, name, value);
     }
 }
 
@@ -114,11 +121,14 @@ impl Stream {
         }
     }
 
+    /// Returns access to the headers of a message of the stream.
+    pub fn headers(self, kind: HeaderType) -> StreamHeaders {
+        StreamHeaders(self, kind)
+    }
+
     /// Applies edits to a head.
     pub fn edit(self, kind: HeaderType, edits: &[HeadEdit]) {
-        for edit in edits {
-            self.set(kind, &edit.name, edit.value.as_deref());
-        }
+        self.headers(kind).edit(edits);
     }
 
     /// Sets a header to one line, or removes it.

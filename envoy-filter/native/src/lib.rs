@@ -12,6 +12,7 @@ mod config_hooks;
 mod envoy;
 mod hooks;
 mod metrics;
+mod process;
 #[cfg(any(test, feature = "simulated"))]
 pub mod simulated;
 mod status;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sszip_core::metrics::{self, ExchangeTally, GAUGES, HISTOGRAMS};
 
-use crate::config::PROCESS;
 use crate::envoy::{FilterConfig, Scheduler, Stream};
+use crate::process::PROCESS;
 use crate::{thread_pool, timers};
 
 /// The ids of a filter's metrics in Envoy. Filters with one `metrics_namespace` share them.

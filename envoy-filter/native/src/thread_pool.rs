@@ -9,8 +9,8 @@ use sszip_core::exchange::drive::Job;
 
 use crate::abi::LogLevel;
 use crate::clock;
-use crate::config::PROCESS;
 use crate::envoy::{log, Scheduler};
+use crate::process::PROCESS;
 
 static POOL: LazyLock<ThreadPool> = LazyLock::new(ThreadPool::start);
 static WAITING: AtomicUsize = AtomicUsize::new(0);

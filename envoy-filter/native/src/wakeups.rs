@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use sszip_core::cache::process::wake::{EventLoop, Waiter, Wake};
 
-use crate::config::PROCESS;
 use crate::envoy::Scheduler;
+use crate::process::PROCESS;
 
 /// The process's only event loop: every stream is notified on its own worker.
 static EVENT_LOOP: LazyLock<EventLoop> =

@@ -8,8 +8,9 @@
 use std::ptr::null_mut;
 
 use proxy_wasm::types::{BufferType, MapType};
-use sszip_core::exchange::{HeadEdit, Header};
+use sszip_core::exchange::Header;
 use sszip_core::memory;
+use sszip_envoy_carrier::head::{HeaderMap, MessageHead};
 
 #[link(wasm_import_module = "env")]
 extern "C" {
@@ -282,28 +283,13 @@ impl Head {
             }
         }
     }
+}
 
-    /// Iterates over all headers.
-    pub fn fields(&self) -> Fields<'_> {
+impl MessageHead for Head {
+    fn fields(&self) -> impl Iterator<Item = Header<'_>> + Clone {
         let (number, sizes) = number(&self.0).unwrap_or((0, &[]));
         let (sizes, texts) = sizes.split_at_checked(number * 8).unwrap_or((&[], &[]));
         Fields { sizes, texts }
-    }
-
-    /// Iterates over the headers except the pseudo-headers, which do not exist in HTTP/1.1.
-    pub fn plain(&self) -> impl Iterator<Item = Header<'_>> + Clone {
-        self.fields().filter(|(name, _)| !name.starts_with(b":"))
-    }
-
-    /// Returns the value of the first line of a header, whose name is in lower case.
-    pub fn get(&self, name: &str) -> Option<&[u8]> {
-        let mut fields = self.fields();
-        fields.find_map(|(known, value)| (known == name.as_bytes()).then_some(value))
-    }
-
-    /// Returns the length of the body in bytes, if the head contains it.
-    pub fn length(&self) -> Option<u64> {
-        self.get("content-length").and_then(digits)
     }
 }
 
@@ -311,7 +297,7 @@ impl Head {
 /// the lengths of each name and value, and then the names and values, each
 /// followed by a zero.
 #[derive(Clone, Debug)]
-pub struct Fields<'a> {
+struct Fields<'a> {
     sizes: &'a [u8],
     texts: &'a [u8],
 }
@@ -340,11 +326,6 @@ fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((u32::from_le_bytes(*number) as usize, rest))
 }
 
-/// Parses a decimal number.
-pub fn digits(text: &[u8]) -> Option<u64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
-}
-
 fn serialize_headers<'a>(fields: impl Iterator<Item = Header<'a>> + Clone) -> Vec<u8> {
     let mut pairs = Vec::new();
     let number = |pairs: &mut Vec<u8>, number: usize| {
@@ -362,26 +343,30 @@ fn serialize_headers<'a>(fields: impl Iterator<Item = Header<'a>> + Clone) -> Ve
     pairs
 }
 
-/// Applies edits to a head.
-pub fn edit(kind: MapType, edits: &[HeadEdit]) {
-    for edit in edits {
-        set(kind, &edit.name, edit.value.as_deref());
-    }
-}
+/// The headers of a message of the effective context.
+#[derive(Clone, Copy)]
+pub struct ContextHeaders(pub MapType);
 
-/// Sets a header to one line, or removes it.
-pub fn set(kind: MapType, name: &str, value: Option<&[u8]>) {
-    let (text, length) = (name.as_ptr(), name.len());
-    // SAFETY: each pointer and length belong to one slice.
-    unsafe {
-        match value {
-            Some(value) => {
-                let (value, size) = (value.as_ptr(), value.len());
-                proxy_replace_header_map_value(kind, text, length, value, size)
+impl HeaderMap for ContextHeaders {
+    type Head = Head;
+
+    fn read(&self) -> Head {
+        Head::from_proxy(self.0)
+    }
+
+    fn set(&self, name: &str, value: Option<&[u8]>) {
+        let (text, length) = (name.as_ptr(), name.len());
+        // SAFETY: each pointer and length belong to one slice.
+        unsafe {
+            match value {
+                Some(value) => {
+                    let (value, size) = (value.as_ptr(), value.len());
+                    proxy_replace_header_map_value(self.0, text, length, value, size)
+                }
+                None => proxy_remove_header_map_value(self.0, text, length),
             }
-            None => proxy_remove_header_map_value(kind, text, length),
-        }
-    };
+        };
+    }
 }
 
 /// Returns the property of a path, whose segments are separated by zeros;

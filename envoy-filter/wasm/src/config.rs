@@ -3,17 +3,15 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fmt::Display;
 use std::sync::Arc;
 
 use sszip_core::cache::process::Process;
-use sszip_core::config::head_sources::NamespaceSource;
-use sszip_core::config::json;
 use sszip_core::config::node_capabilities::NodeCapabilities;
 use sszip_core::config::sandbox::SandboxConfig;
-use sszip_core::config::setting_error::describe;
-use sszip_core::config::validated::{RouteDeclaration, ValidatedConfig};
-use sszip_core::config::{ConfigBlock, DirectiveLocation, RouteConfig};
+use sszip_core::config::validated::ValidatedConfig;
+use sszip_envoy_carrier::settings::{
+    setting_message, ClusterCapabilities, HostSettings, ParsedSettings, RequestSettings,
+};
 
 use crate::abi::{self, Level};
 
@@ -28,20 +26,11 @@ const AS_TEXT: &str = "configuration (a google.protobuf.StringValue)";
 /// cache is cleared.
 const MOST: usize = 1000;
 
-/// The effective settings of one request, from its route and the filter.
-#[derive(Debug)]
-pub struct RequestSettings {
-    /// Settings of the core.
-    pub core: Arc<RouteConfig>,
-    /// Requests are purges.
-    pub purges: bool,
-}
-
-#[derive(Clone, Debug, Default)]
-struct ParsedSettings {
-    directives: ConfigBlock,
-    purges: Option<bool>,
-    /// Warnings for the operator about accepted settings.
+/// The settings that only a sandbox has, and the warnings about settings that were accepted.
+#[derive(Default)]
+struct FilterOnlySettings<'s> {
+    /// The settings of the filter; a route has none of these.
+    sandbox: Option<&'s mut SandboxConfig>,
     warnings: Vec<String>,
 }
 
@@ -56,7 +45,7 @@ pub struct FilterSettings {
     /// Settings of routes by their text; `None`: the text is invalid.
     routes: RefCell<HashMap<Vec<u8>, Option<Arc<RequestSettings>>>>,
     /// Node capabilities of each cluster.
-    learnt: RefCell<HashMap<Vec<u8>, NodeCapabilities>>,
+    nodes: ClusterCapabilities,
 }
 
 impl FilterSettings {
@@ -67,25 +56,16 @@ impl FilterSettings {
     /// Text of the error, with the accepted values.
     pub fn new(json: &[u8], process: &Process) -> Result<(Self, Vec<String>), String> {
         let mut sandbox = SandboxConfig::default();
-        let mut parsed = ParsedSettings::read(AS_TEXT, json, Some(&mut sandbox))?;
-        // a configured filter is enabled by default
-        let mut on = ParsedSettings::default();
-        on.set("enable", &["on".into()], None)?;
-        parsed.inherit(&on);
-        let settings = parsed.settings(&sandbox, process);
-        let mut warnings = std::mem::take(&mut parsed.warnings);
+        let mut host = FilterOnlySettings {
+            sandbox: Some(&mut sandbox),
+            warnings: Vec::new(),
+        };
+        let mut parsed = ParsedSettings::read(AS_TEXT, json, &mut host)?;
+        let mut warnings = host.warnings;
+        parsed.enable_by_default();
+        let settings = resolve(&parsed, &sandbox, process);
         let mut plan = ValidatedConfig::default();
-        let added = plan.add(
-            &settings.core,
-            RouteDeclaration {
-                name: "the filter",
-                named: settings.named(),
-                answers: true,
-                purges: settings.purges,
-                body_buffer: None,
-                is_http_1_0: false,
-            },
-        )?;
+        let added = plan.add(&settings.core, settings.declaration("the filter"))?;
         warnings.extend(added);
         let has_no_store = settings.core.caches() && sandbox.owner().is_none();
         if has_no_store {
@@ -97,7 +77,7 @@ impl FilterSettings {
             process: process.clone(),
             settings,
             routes: RefCell::default(),
-            learnt: RefCell::default(),
+            nodes: ClusterCapabilities::default(),
         };
         Ok((filter, warnings))
     }
@@ -118,8 +98,8 @@ impl FilterSettings {
     }
 
     /// Returns the node capabilities of a cluster.
-    pub fn node_capabilities(&self, cluster: Vec<u8>) -> NodeCapabilities {
-        self.learnt.borrow_mut().entry(cluster).or_default().clone()
+    pub fn node_capabilities(&self, cluster: &[u8]) -> NodeCapabilities {
+        self.nodes.get(cluster)
     }
 
     /// Returns the settings of the request of the present context; `None`: its
@@ -146,12 +126,13 @@ impl FilterSettings {
     }
 
     fn for_route(&self, json: &[u8]) -> Result<Arc<RequestSettings>, String> {
-        let mut parsed = ParsedSettings::read("config", json, None)?;
-        for warning in std::mem::take(&mut parsed.warnings) {
+        let mut host = FilterOnlySettings::default();
+        let mut parsed = ParsedSettings::read("config", json, &mut host)?;
+        for warning in host.warnings {
             abi::log(Level::Warn, &format!("sszip: of a route: {warning}"));
         }
         parsed.inherit(&self.parsed);
-        let settings = parsed.settings(&self.sandbox, &self.process);
+        let settings = resolve(&parsed, &self.sandbox, &self.process);
         match settings.core.caches() && self.owner().is_none() {
             true => Err(NO_STORE.into()),
             false => Ok(settings),
@@ -163,74 +144,35 @@ impl FilterSettings {
 const NO_STORE: &str = "\"cache\" needs a \"cache_owner\": \"cluster:NAME\" in the filter's \
     configuration: answers are stored by sszip-cached";
 
-impl RequestSettings {
-    fn named(&self) -> NamespaceSource<'_> {
-        let namespace = self.core.cache.namespace.as_deref();
-        namespace.map_or(NamespaceSource::Derived, NamespaceSource::Fixed)
-    }
+fn resolve(
+    parsed: &ParsedSettings,
+    sandbox: &SandboxConfig,
+    process: &Process,
+) -> Arc<RequestSettings> {
+    let mut core = parsed.directives().resolve(process.clone());
+    sandbox.clamp_to_sandbox(&mut core);
+    parsed.for_requests(core)
 }
 
-impl ParsedSettings {
-    /// Parses settings. Settings of the filter are added to `sandbox`, or
-    /// rejected without one.
-    fn read(
-        source: &str,
-        json: &[u8],
-        mut sandbox: Option<&mut SandboxConfig>,
-    ) -> Result<Self, String> {
-        let mut parsed = Self::default();
-        for (name, values) in json::settings(source, json)? {
-            parsed.set(&name, &values, sandbox.as_deref_mut())?;
-        }
-        Ok(parsed)
+impl HostSettings for FilterOnlySettings<'_> {
+    const LOCATION: &'static str = "configuration";
+    const HAS_STATUS_REQUESTS: bool = false;
+
+    fn set(&mut self, name: &str, values: &[&[u8]]) -> Option<Result<(), String>> {
+        let set = match &mut self.sandbox {
+            Some(sandbox) => sandbox.set(name, values)?,
+            None => match SandboxConfig::default().set(name, values)? {
+                Ok(()) => {
+                    let error = "is of the filter: it goes into its configuration";
+                    return Some(Err(setting_message(name, &error)));
+                }
+                rejected => rejected,
+            },
+        };
+        Some(set.map_err(|error| setting_message(name, &error)))
     }
 
-    fn set(
-        &mut self,
-        name: &str,
-        values: &[String],
-        sandbox: Option<&mut SandboxConfig>,
-    ) -> Result<(), String> {
-        let wrong = |error: &dyn Display| format!("\"{name}\" {error}");
-        let bytes: Vec<_> = values.iter().map(String::as_bytes).collect();
-        if name == "cache_purge" {
-            self.purges = Some(json::is_on(name, values)?);
-            return Ok(());
-        }
-        let is_of_route = sandbox.is_none();
-        let set = sandbox
-            .unwrap_or(&mut SandboxConfig::default())
-            .set(name, &bytes);
-        match set {
-            Some(Ok(())) if is_of_route => {
-                Err(wrong(&"is of the filter: it goes into its configuration"))
-            }
-            Some(set) => set.map_err(|error| wrong(&error)),
-            None => {
-                let at = "configuration";
-                let set = self
-                    .directives
-                    .set_at(name, &bytes, DirectiveLocation { at });
-                set.map_err(|error| describe(name, &error))?;
-                let warning = self.directives.take_warning();
-                self.warnings.extend(warning.map(|text| wrong(&text)));
-                Ok(())
-            }
-        }
-    }
-
-    /// Inherits missing settings from the filter.
-    fn inherit(&mut self, outer: &Self) {
-        self.directives.inherit(&outer.directives);
-        self.purges = self.purges.or(outer.purges);
-    }
-
-    fn settings(&self, sandbox: &SandboxConfig, process: &Process) -> Arc<RequestSettings> {
-        let mut core = self.directives.resolve(process.clone());
-        sandbox.clamp_to_sandbox(&mut core);
-        Arc::new(RequestSettings {
-            core: Arc::new(core),
-            purges: self.purges.unwrap_or(false),
-        })
+    fn warn(&mut self, text: String) {
+        self.warnings.push(text);
     }
 }

@@ -9,6 +9,7 @@ mod abi;
 mod config;
 mod metrics;
 mod probes;
+mod redirect;
 mod root;
 mod shared_floors;
 mod store;

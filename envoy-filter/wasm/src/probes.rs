@@ -9,9 +9,10 @@ use proxy_wasm::hostcalls::dispatch_http_call;
 use proxy_wasm::types::{BufferType, MapType};
 use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{Driver, Step};
+use sszip_envoy_carrier::head::MessageHead;
+use sszip_envoy_carrier::response;
 
 use crate::abi::{self, Head};
-use crate::stream::response;
 
 /// Maximum number of probes at a time. Further ones are dropped; their cause
 /// requests them again.
@@ -43,8 +44,7 @@ impl Probes {
 
     /// Enqueues a probe. `head` is the head of the upstream request.
     pub fn enqueue(&self, driver: Driver, cluster: Vec<u8>, head: &Head) {
-        let path = head.get(":path").unwrap_or_default();
-        let path = driver.probe_path(path).map(String::from_utf8);
+        let path = driver.probe_path(head.target()).map(String::from_utf8);
         let (Some(Ok(path)), Ok(cluster)) = (path, String::from_utf8(cluster)) else {
             return;
         };
@@ -113,7 +113,7 @@ impl Probes {
 
 fn receive_response(driver: &mut Driver, length: usize) {
     let head = Head::from_proxy(MapType::HttpCallResponseHeaders);
-    let response = response::read(&head, true);
+    let response = response::response_head(&head, true, abi::wall());
     let failure = UpstreamFailure::Status(response.status);
     let now = abi::monotonic();
     let judged = driver.upstream_head(response.clone(), failure, now);

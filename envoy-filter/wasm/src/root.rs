@@ -15,8 +15,8 @@ use crate::abi::{self, Level};
 use crate::config::FilterSettings;
 use crate::metrics::Metrics;
 use crate::probes::Probes;
+use crate::redirect;
 use crate::store::OwnerCallouts;
-use crate::stream::{self, Exchange};
 use crate::timers::{TimerKind, Timers};
 
 /// Maximum age of the gauges, in milliseconds.
@@ -27,6 +27,18 @@ const SHOWN_EVERY: u64 = 1000;
 /// one after the call, each nested in the previous one: with about two hundred
 /// the stack overflows, and the sandbox fails.
 const MOST_AT_ONCE: u32 = 32;
+
+/// A stream that the root resumes, in the stream's own context.
+pub trait ResumableStream {
+    /// Handles the deadline with that number. Returns whether it was still set.
+    fn due(&mut self, number: u64) -> bool;
+
+    /// Repeats the lookup, after a wakeup.
+    fn woken(&mut self);
+
+    /// Schedules a wakeup of a stream within its own hook, which must return first.
+    fn has_wakeup_pending(&mut self);
+}
 
 /// The root context that the proxy-wasm SDK owns and calls; it passes the calls to a
 /// [`FilterRoot`].
@@ -44,7 +56,7 @@ pub struct FilterRoot {
     /// Probes of nodes.
     pub questions: Probes,
     /// Streams that may be woken or have a deadline, by context id.
-    streams: RefCell<HashMap<u32, Weak<RefCell<Exchange>>>>,
+    streams: RefCell<HashMap<u32, Weak<RefCell<dyn ResumableStream>>>>,
     woken: Arc<Queue>,
     event_loop: EventLoop,
     timers: RefCell<Timers>,
@@ -130,8 +142,8 @@ impl FilterRoot {
     }
 
     /// Adds a stream, which may be woken from here on.
-    pub fn add_stream(&self, id: u32, stream: &Rc<RefCell<Exchange>>) {
-        self.streams.borrow_mut().insert(id, Rc::downgrade(stream));
+    pub fn add_stream(&self, id: u32, stream: Weak<RefCell<dyn ResumableStream>>) {
+        self.streams.borrow_mut().insert(id, stream);
     }
 
     /// Removes a stream that has ended.
@@ -231,7 +243,7 @@ impl FilterRoot {
                     self.metrics.show(&now);
                     self.set_timer(TimerKind::Gauges, SHOWN_EVERY);
                 }
-                Some(TimerKind::Canceled) => stream::redirect::forget(),
+                Some(TimerKind::Canceled) => redirect::forget(),
                 // these streams are resumed below, after this call
                 Some(TimerKind::Woken) => {}
                 None => break,
@@ -249,14 +261,14 @@ impl FilterRoot {
 
     /// Runs `call` with the exchange of a stream in the stream's own context; does nothing if the
     /// stream has ended or is in use.
-    fn with_stream(&self, id: u32, call: impl FnOnce(&mut Exchange)) {
+    fn with_stream(&self, id: u32, call: impl FnOnce(&mut dyn ResumableStream)) {
         let known = self.streams.borrow().get(&id).and_then(Weak::upgrade);
         if let Some(exchange) = known {
             // the exchange is not in use: each call concerns one stream
             if let (true, Ok(mut exchange)) =
                 (abi::set_effective_context(id), exchange.try_borrow_mut())
             {
-                call(&mut exchange);
+                call(&mut *exchange);
             }
         }
     }
@@ -309,8 +321,8 @@ impl FilterRoot {
     fn wake(&self, context: u32) {
         while let Some(id) = self.next_woken() {
             match self.hooked.get() == Some(id) {
-                true => self.with_stream(id, Exchange::has_wakeup_pending),
-                false => self.with_stream(id, Exchange::woken),
+                true => self.with_stream(id, |stream| stream.has_wakeup_pending()),
+                false => self.with_stream(id, |stream| stream.woken()),
             }
             abi::set_effective_context(context);
         }

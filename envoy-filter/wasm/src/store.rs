@@ -14,8 +14,9 @@ use sszip_core::cache::process::owner_client::OwnerClient;
 use sszip_core::cache::process::wake::Waiter;
 use sszip_core::cache::process::Process;
 use sszip_core::cache::tip_floor::FloorSource;
+use sszip_envoy_carrier::head::{parse_number, MessageHead};
 
-use crate::abi::{self, digits, Head, Level};
+use crate::abi::{self, Head, Level};
 use crate::shared_floors::SharedDataFloors;
 
 /// The callouts of a filter to the owner: those that are due, and those in flight.
@@ -192,7 +193,7 @@ fn is_owner_absent(answer: &OwnerReply) -> bool {
 fn answer(length: usize) -> Option<OwnerReply> {
     let head = Head::from_proxy(MapType::HttpCallResponseHeaders);
     let mut answer = OwnerReply {
-        status: head.get(":status").and_then(digits)? as u16,
+        status: head.get(":status").and_then(parse_number)? as u16,
         ..OwnerReply::default()
     };
     for (name, value) in head.plain() {

@@ -1,6 +1,7 @@
 //! Request heads of background requests.
 
 use sszip_core::exchange::HeadEdit;
+use sszip_envoy_carrier::head::{parse_number, MessageHead};
 
 use crate::envoy::Head;
 
@@ -83,10 +84,7 @@ impl RequestHeaders {
     /// the time in milliseconds for which the router awaits a response, if they
     /// contain it.
     pub fn take_timeout(&mut self) -> Option<u64> {
-        let timeout = self.lines(TIMEOUT).next().and_then(|value| {
-            let digits = std::str::from_utf8(value).ok()?;
-            digits.parse().ok()
-        });
+        let timeout = self.lines(TIMEOUT).next().and_then(parse_number);
         for name in OF_THE_ROUTER {
             self.remove(name);
         }

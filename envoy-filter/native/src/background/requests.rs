@@ -1,22 +1,4 @@
-//! Background requests, for which no client waits: probes of nodes, and
-//! background updates of stored responses.
-//!
-//! A callout of a stream ends with the stream. Background requests are
-//! therefore callouts of the filter's configuration, which sends them on
-//! Envoy's main thread; any thread can enqueue one.
-//!
-//! If a filter's configuration is delivered on its own (ECDS), Envoy destroys
-//! the previous one with its last stream, on that stream's worker, and resets
-//! its callouts there. The callouts belong to the main thread, so Envoy would
-//! crash. No callout may be in flight then: whenever a filter is configured,
-//! all other filters, which it may replace, reset their callouts, and start
-//! none for streams that may be their last. No notification exists for a filter
-//! that is removed without a replacement: the worker waits until the callouts
-//! in flight have ended.
-
-mod header_rewrite;
-mod request_head;
-mod stream_requests;
+//! The background requests of one filter: their queue, and those in flight.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -27,12 +9,11 @@ use std::time::Duration;
 use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{Driver, Step};
 use sszip_core::exchange::Exchange;
+use sszip_envoy_carrier::response;
 
-use self::header_rewrite::HeaderRewrites;
-use self::request_head::RequestHeaders;
-pub use self::stream_requests::{ForwardedRequest, StreamBackground};
+use super::header_rewrite::HeaderRewrites;
+use super::request_head::RequestHeaders;
 use crate::envoy::{FilterConfig, Head, Pieces, Scheduler};
-use crate::stream::response;
 use crate::{clock, thread_pool};
 
 /// Maximum number of background requests of the process at a time. Further ones
@@ -40,7 +21,7 @@ use crate::{clock, thread_pool};
 const MOST: usize = 64;
 
 /// Maximum time for which a response is awaited, in milliseconds.
-const PATIENCE: u64 = 60_000;
+pub(super) const PATIENCE: u64 = 60_000;
 
 /// Time after which Envoy has ended all callouts, unless it is shutting down.
 const ENDED: Duration = Duration::from_millis(PATIENCE + 5000);
@@ -69,7 +50,7 @@ pub struct BackgroundRequests {
     /// Callouts to be reset, because the rest of their responses is not needed.
     /// Only the main thread uses them.
     unwanted: Mutex<Vec<u64>>,
-    rewritings: HeaderRewrites,
+    pub(super) rewritings: HeaderRewrites,
     /// Time at which another filter was configured; 0: none was. Written while
     /// `waiting` is locked.
     followed: AtomicU64,
@@ -168,12 +149,12 @@ impl BackgroundRequests {
     }
 
     /// Whether requests are started for a stream that began at that time.
-    fn has_request_for(&self, began: u64) -> bool {
+    pub(super) fn has_request_for(&self, began: u64) -> bool {
         let followed = self.followed.load(Ordering::Relaxed);
         followed == 0 || began > followed + SETTLES
     }
 
-    fn enqueue(
+    pub(super) fn enqueue(
         &self,
         began: u64,
         driver: Driver,
@@ -274,7 +255,8 @@ impl BackgroundRequests {
     /// Reads the response head of a background request.
     pub fn head(&self, id: u64, head: &Head, is_all: bool) {
         self.with(id, |driver| {
-            let response = response::read(head, response::is_delimited(head, is_all));
+            let is_delimited = response::is_delimited(head, is_all);
+            let response = response::response_head(head, is_delimited, clock::wall());
             let failure = UpstreamFailure::Status(response.status);
             let judged = driver.upstream_head(response.clone(), failure, clock::monotonic());
             judged.is_ok() && matches!(driver.response_head(response), Ok(Step::Observe))

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use sszip_core::exchange::drive::Driver;
+use sszip_envoy_carrier::head::MessageHead;
 
 use super::header_rewrite::{self, HeaderRewrite};
 use super::request_head::RequestHeaders;
-use super::{BackgroundRequests, PATIENCE};
+use super::requests::{BackgroundRequests, PATIENCE};
 use crate::abi::HeaderType;
 use crate::clock;
 use crate::envoy::{Head, Stream};
@@ -38,8 +39,7 @@ impl StreamBackground {
     /// Starts a probe of the node for the driver. `head` is the head of the
     /// upstream request.
     pub fn start_probe(&self, driver: Driver, cluster: &[u8], head: &Head) {
-        let path = head.get(":path").unwrap_or_default();
-        let Some(path) = driver.probe_path(path) else {
+        let Some(path) = driver.probe_path(head.target()) else {
             return;
         };
         let mut head = RequestHeaders::from_head(head);
@@ -114,7 +114,6 @@ impl StreamBackground {
 
 /// Returns the name under which the router's changes to the stream's request are recorded.
 fn name(stream: Stream, head: &Head) -> Vec<u8> {
-    let get = |name| head.get(name).unwrap_or_default();
     let (route, cluster) = (stream.route(), stream.cluster());
-    header_rewrite::name(route, cluster, get(":authority"), get(":path"))
+    header_rewrite::name(route, cluster, head.host(), head.target())
 }

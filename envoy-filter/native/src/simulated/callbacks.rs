@@ -1,19 +1,26 @@
-//! Simulated callbacks of Envoy.
+//! Simulated callbacks of Envoy, under the names by which the module calls them.
 
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::config;
+use super::primitives::{borrowed_buffer, bytes, Fields};
 use super::stream;
-use super::stream_state::{borrowed_buffer, bytes, world};
+use super::stream_state::world;
 use crate::abi::*;
 
-extern "C" fn headers_size(stream: FilterPtr, kind: HeaderType) -> usize {
+#[export_name = "envoy_dynamic_module_callback_http_get_headers_size"]
+unsafe extern "C" fn headers_size(stream: FilterPtr, kind: HeaderType) -> usize {
     world(stream).fields(kind).len()
 }
 
-extern "C" fn headers(stream: FilterPtr, kind: HeaderType, fields: *mut EnvoyHeader) -> bool {
+#[export_name = "envoy_dynamic_module_callback_http_get_headers"]
+unsafe extern "C" fn headers(
+    stream: FilterPtr,
+    kind: HeaderType,
+    fields: *mut EnvoyHeader,
+) -> bool {
     for (at, (key, value)) in world(stream).fields(kind).iter().enumerate() {
         let (key, value) = (borrowed_buffer(key), borrowed_buffer(value));
         // SAFETY: there is room for all of them.
@@ -22,7 +29,8 @@ extern "C" fn headers(stream: FilterPtr, kind: HeaderType, fields: *mut EnvoyHea
     true
 }
 
-extern "C" fn set_header(
+#[export_name = "envoy_dynamic_module_callback_http_set_header"]
+unsafe extern "C" fn set_header(
     stream: FilterPtr,
     kind: HeaderType,
     name: ModuleBuffer<'_>,
@@ -38,11 +46,13 @@ extern "C" fn set_header(
     true
 }
 
-extern "C" fn chunks_size(stream: FilterPtr, kind: BodyType) -> usize {
+#[export_name = "envoy_dynamic_module_callback_http_get_body_chunks_size"]
+unsafe extern "C" fn chunks_size(stream: FilterPtr, kind: BodyType) -> usize {
     world(stream).pieces(kind).len()
 }
 
-extern "C" fn chunks(stream: FilterPtr, kind: BodyType, into: *mut EnvoyBuffer) -> bool {
+#[export_name = "envoy_dynamic_module_callback_http_get_body_chunks"]
+unsafe extern "C" fn chunks(stream: FilterPtr, kind: BodyType, into: *mut EnvoyBuffer) -> bool {
     for (at, piece) in world(stream).pieces(kind).into_iter().enumerate() {
         // SAFETY: there is room for all of them.
         unsafe { into.add(at).write(piece) };
@@ -50,46 +60,59 @@ extern "C" fn chunks(stream: FilterPtr, kind: BodyType, into: *mut EnvoyBuffer) 
     true
 }
 
-extern "C" fn received_is_buffered(stream: FilterPtr) -> bool {
+#[export_name = "envoy_dynamic_module_callback_http_received_buffered_request_body"]
+unsafe extern "C" fn received_is_buffered(stream: FilterPtr) -> bool {
     world(stream).is_same
 }
 
-extern "C" fn append_body(stream: FilterPtr, kind: BodyType, more: ModuleBuffer<'_>) -> bool {
+#[export_name = "envoy_dynamic_module_callback_http_append_body"]
+unsafe extern "C" fn append_body(
+    stream: FilterPtr,
+    kind: BodyType,
+    more: ModuleBuffer<'_>,
+) -> bool {
     world(stream).part(kind).extend(bytes(more));
     true
 }
 
-extern "C" fn drain_body(stream: FilterPtr, kind: BodyType, number: usize) -> bool {
+#[export_name = "envoy_dynamic_module_callback_http_drain_body"]
+unsafe extern "C" fn drain_body(stream: FilterPtr, kind: BodyType, number: usize) -> bool {
     world(stream).part(kind).drain(..number);
     true
 }
 
-extern "C" fn buffer_limit(stream: FilterPtr) -> u64 {
+#[export_name = "envoy_dynamic_module_callback_http_get_buffer_limit"]
+unsafe extern "C" fn buffer_limit(stream: FilterPtr) -> u64 {
     world(stream).limit
 }
 
-extern "C" fn set_buffer_limit(stream: FilterPtr, limit: u64) {
+#[export_name = "envoy_dynamic_module_callback_http_set_buffer_limit"]
+unsafe extern "C" fn set_buffer_limit(stream: FilterPtr, limit: u64) {
     world(stream).limit = limit;
 }
 
-extern "C" fn continue_decoding(of: FilterPtr) {
+#[export_name = "envoy_dynamic_module_callback_http_filter_continue_decoding"]
+unsafe extern "C" fn continue_decoding(of: FilterPtr) {
     if !std::mem::replace(&mut world(of).goes_on, true) {
         stream::send_to_node(of);
     }
 }
 
-extern "C" fn continue_encoding(of: FilterPtr) {
+#[export_name = "envoy_dynamic_module_callback_http_filter_continue_encoding"]
+unsafe extern "C" fn continue_encoding(of: FilterPtr) {
     if !std::mem::replace(&mut world(of).goes_on, true) {
         stream::send_to_client(of, Vec::new());
     }
 }
 
-extern "C" fn reset(of: FilterPtr, _reason: u32, _details: ModuleBuffer<'_>) {
+#[export_name = "envoy_dynamic_module_callback_http_filter_reset_stream"]
+unsafe extern "C" fn reset(of: FilterPtr, _reason: u32, _details: ModuleBuffer<'_>) {
     world(of).was_broken = true;
     stream::end_stream(of);
 }
 
-extern "C" fn send_response(
+#[export_name = "envoy_dynamic_module_callback_http_send_response"]
+unsafe extern "C" fn send_response(
     of: FilterPtr,
     status: u32,
     _headers: *const ModuleHeader<'_>,
@@ -100,7 +123,8 @@ extern "C" fn send_response(
     stream::local_reply(of, status);
 }
 
-extern "C" fn send_response_headers(
+#[export_name = "envoy_dynamic_module_callback_http_send_response_headers"]
+unsafe extern "C" fn send_response_headers(
     of: FilterPtr,
     fields: *const ModuleHeader<'_>,
     number: usize,
@@ -109,7 +133,8 @@ extern "C" fn send_response_headers(
     stream::response_head(of, read_module_headers(fields, number), is_all);
 }
 
-extern "C" fn send_response_data(of: FilterPtr, piece: ModuleBuffer<'_>, is_last: bool) {
+#[export_name = "envoy_dynamic_module_callback_http_send_response_data"]
+unsafe extern "C" fn send_response_data(of: FilterPtr, piece: ModuleBuffer<'_>, is_last: bool) {
     assert!(!world(of).is_behind, "more than the client takes");
     stream::response_data(of, bytes(piece), is_last);
     if !is_last && world(of).is_slow {
@@ -117,20 +142,27 @@ extern "C" fn send_response_data(of: FilterPtr, piece: ModuleBuffer<'_>, is_last
     }
 }
 
-extern "C" fn route_config(stream: FilterPtr) -> *const c_void {
+#[export_name = "envoy_dynamic_module_callback_get_most_specific_route_config"]
+unsafe extern "C" fn route_config(stream: FilterPtr) -> *const c_void {
     world(stream)
         .route
         .as_ref()
         .map_or(ptr::null(), |route| route.module())
 }
 
-extern "C" fn cluster_name(_stream: FilterPtr, name: *mut EnvoyBuffer) -> bool {
+#[export_name = "envoy_dynamic_module_callback_http_get_cluster_name"]
+unsafe extern "C" fn cluster_name(_stream: FilterPtr, name: *mut EnvoyBuffer) -> bool {
     // SAFETY: `name` points at memory of its type.
     unsafe { name.write(borrowed_buffer(b"node")) };
     true
 }
 
-extern "C" fn attribute(_stream: FilterPtr, which: Attribute, value: *mut EnvoyBuffer) -> bool {
+#[export_name = "envoy_dynamic_module_callback_http_filter_get_attribute_string"]
+unsafe extern "C" fn attribute(
+    _stream: FilterPtr,
+    which: Attribute,
+    value: *mut EnvoyBuffer,
+) -> bool {
     let text: &[u8] = match which {
         Attribute::RequestProtocol => b"HTTP/1.1",
         _ => b"a route",
@@ -141,37 +173,43 @@ extern "C" fn attribute(_stream: FilterPtr, which: Attribute, value: *mut EnvoyB
 }
 
 /// Returns one connection id for all clients of a worker.
-extern "C" fn number(_stream: FilterPtr, _which: Attribute, value: *mut u64) -> bool {
+#[export_name = "envoy_dynamic_module_callback_http_filter_get_attribute_int"]
+unsafe extern "C" fn number(_stream: FilterPtr, _which: Attribute, value: *mut u64) -> bool {
     // SAFETY: `value` points at memory of its type.
     unsafe { value.write(80) };
     true
 }
 
-extern "C" fn scheduler_new(stream: FilterPtr) -> SchedulerPtr {
+#[export_name = "envoy_dynamic_module_callback_http_filter_scheduler_new"]
+unsafe extern "C" fn scheduler_new(stream: FilterPtr) -> SchedulerPtr {
     let events = Arc::clone(&world(stream).events);
     Arc::into_raw(events).cast_mut().cast()
 }
 
-extern "C" fn config_scheduler_new(config: FilterConfigPtr) -> SchedulerPtr {
+#[export_name = "envoy_dynamic_module_callback_http_filter_config_scheduler_new"]
+unsafe extern "C" fn config_scheduler_new(config: FilterConfigPtr) -> SchedulerPtr {
     // a configuration that is only validated has no simulated Envoy
     let events = config::filter_config(config).map(|it| Arc::clone(it.events()));
     Arc::into_raw(events.unwrap_or_default()).cast_mut().cast()
 }
 
-extern "C" fn scheduler_commit(scheduler: SchedulerPtr, event: u64) {
+#[export_name = "envoy_dynamic_module_callback_http_filter_scheduler_commit"]
+unsafe extern "C" fn scheduler_commit(scheduler: SchedulerPtr, event: u64) {
     // SAFETY: from `scheduler_new`, and not deleted.
     let events = unsafe { &*scheduler.cast::<Mutex<Vec<u64>>>() };
     let mut events = events.lock().unwrap_or_else(PoisonError::into_inner);
     events.push(event);
 }
 
-extern "C" fn scheduler_delete(scheduler: SchedulerPtr) {
+#[export_name = "envoy_dynamic_module_callback_http_filter_scheduler_delete"]
+unsafe extern "C" fn scheduler_delete(scheduler: SchedulerPtr) {
     // SAFETY: from `scheduler_new`, and not deleted before.
     drop(unsafe { Arc::from_raw(scheduler.cast::<Mutex<Vec<u64>>>()) });
 }
 
 #[allow(clippy::too_many_arguments)] // the ABI defines them
-extern "C" fn start_http_stream(
+#[export_name = "envoy_dynamic_module_callback_http_filter_config_start_http_stream"]
+unsafe extern "C" fn start_http_stream(
     main: FilterConfigPtr,
     id: *mut u64,
     _cluster: ModuleBuffer<'_>,
@@ -193,21 +231,25 @@ extern "C" fn start_http_stream(
     }
 }
 
-extern "C" fn reset_http_stream(main: FilterConfigPtr, id: u64) {
+#[export_name = "envoy_dynamic_module_callback_http_filter_config_reset_http_stream"]
+unsafe extern "C" fn reset_http_stream(main: FilterConfigPtr, id: u64) {
     if let Some(config) = config::filter_config(main) {
         config.reset_callout(id);
     }
 }
 
-extern "C" fn concurrency() -> u32 {
+#[export_name = "envoy_dynamic_module_callback_get_concurrency"]
+unsafe extern "C" fn concurrency() -> u32 {
     4
 }
 
-extern "C" fn log_enabled(level: LogLevel) -> bool {
+#[export_name = "envoy_dynamic_module_callback_log_enabled"]
+unsafe extern "C" fn log_enabled(level: LogLevel) -> bool {
     level == LogLevel::Error
 }
 
-extern "C" fn log(
+#[export_name = "envoy_dynamic_module_callback_log_v2"]
+unsafe extern "C" fn log(
     _level: LogLevel,
     message: ModuleBuffer<'_>,
     _file: ModuleBuffer<'_>,
@@ -218,10 +260,7 @@ extern "C" fn log(
     assert!(!message.contains("panicked"), "{message}");
 }
 
-fn read_module_headers(
-    fields: *const ModuleHeader<'_>,
-    number: usize,
-) -> super::stream_state::Fields {
+fn read_module_headers(fields: *const ModuleHeader<'_>, number: usize) -> Fields {
     // SAFETY: the caller passes a valid list of `number` headers.
     let fields = unsafe { std::slice::from_raw_parts(fields, number) };
     let fields = fields.iter().map(|field| {
@@ -231,41 +270,146 @@ fn read_module_headers(
     fields.collect()
 }
 
-/// Returns the simulated function of a callback; `None`: it is not simulated.
-pub fn simulated_callback(name: &str) -> Option<*const ()> {
-    let name = name.strip_prefix("envoy_dynamic_module_callback_")?;
-    Some(match name {
-        "log_enabled" => log_enabled as *const (),
-        "log_v2" => log as *const (),
-        "get_concurrency" => concurrency as *const (),
-        "get_most_specific_route_config" => route_config as *const (),
-        "http_get_cluster_name" => cluster_name as *const (),
-        "http_filter_get_attribute_string" => attribute as *const (),
-        "http_filter_get_attribute_int" => number as *const (),
-        "http_get_headers_size" => headers_size as *const (),
-        "http_get_headers" => headers as *const (),
-        "http_set_header" => set_header as *const (),
-        "http_get_body_chunks_size" => chunks_size as *const (),
-        "http_get_body_chunks" => chunks as *const (),
-        "http_received_buffered_request_body" => received_is_buffered as *const (),
-        "http_append_body" => append_body as *const (),
-        "http_drain_body" => drain_body as *const (),
-        "http_get_buffer_limit" => buffer_limit as *const (),
-        "http_set_buffer_limit" => set_buffer_limit as *const (),
-        "http_filter_continue_decoding" => continue_decoding as *const (),
-        "http_filter_continue_encoding" => continue_encoding as *const (),
-        "http_filter_reset_stream" => reset as *const (),
-        "http_send_response" => send_response as *const (),
-        "http_send_response_headers" => send_response_headers as *const (),
-        "http_send_response_data" => send_response_data as *const (),
-        "http_filter_scheduler_new" => scheduler_new as *const (),
-        "http_filter_scheduler_commit" => scheduler_commit as *const (),
-        "http_filter_scheduler_delete" => scheduler_delete as *const (),
-        "http_filter_config_scheduler_new" => config_scheduler_new as *const (),
-        "http_filter_config_scheduler_commit" => scheduler_commit as *const (),
-        "http_filter_config_scheduler_delete" => scheduler_delete as *const (),
-        "http_filter_config_start_http_stream" => start_http_stream as *const (),
-        "http_filter_config_reset_http_stream" => reset_http_stream as *const (),
-        _ => return None,
-    })
+#[export_name = "envoy_dynamic_module_callback_http_filter_config_scheduler_commit"]
+unsafe extern "C" fn config_scheduler_commit(scheduler: SchedulerPtr, event: u64) {
+    // SAFETY: the function's contract, which is the same.
+    unsafe { scheduler_commit(scheduler, event) };
+}
+
+#[export_name = "envoy_dynamic_module_callback_http_filter_config_scheduler_delete"]
+unsafe extern "C" fn config_scheduler_delete(scheduler: SchedulerPtr) {
+    // SAFETY: the function's contract, which is the same.
+    unsafe { scheduler_delete(scheduler) };
+}
+
+#[export_name = "envoy_dynamic_module_callback_is_validation_mode"]
+unsafe extern "C" fn validates() -> bool {
+    false
+}
+
+#[export_name = "envoy_dynamic_module_callback_http_set_dynamic_metadata_string_batch"]
+unsafe extern "C" fn set_metadata(
+    _stream: FilterPtr,
+    _namespace: ModuleBuffer<'_>,
+    _entries: *const ModuleHeader<'_>,
+    _number: usize,
+) {
+}
+
+/// Defines no metric: its id remains 0.
+#[export_name = "envoy_dynamic_module_callback_http_filter_config_define_counter"]
+unsafe extern "C" fn define_counter(
+    _config: FilterConfigPtr,
+    _name: ModuleBuffer<'_>,
+    _labels: *const ModuleBuffer<'_>,
+    _number: usize,
+    _id: *mut usize,
+) -> MetricsResult {
+    0
+}
+
+/// Defines no metric: its id remains 0.
+#[export_name = "envoy_dynamic_module_callback_http_filter_config_define_gauge"]
+unsafe extern "C" fn define_gauge(
+    _config: FilterConfigPtr,
+    _name: ModuleBuffer<'_>,
+    _labels: *const ModuleBuffer<'_>,
+    _number: usize,
+    _id: *mut usize,
+) -> MetricsResult {
+    0
+}
+
+/// Defines no metric: its id remains 0.
+#[export_name = "envoy_dynamic_module_callback_http_filter_config_define_histogram"]
+unsafe extern "C" fn define_histogram(
+    _config: FilterConfigPtr,
+    _name: ModuleBuffer<'_>,
+    _labels: *const ModuleBuffer<'_>,
+    _number: usize,
+    _id: *mut usize,
+) -> MetricsResult {
+    0
+}
+
+#[export_name = "envoy_dynamic_module_callback_http_filter_increment_counter"]
+unsafe extern "C" fn increment_counter(
+    _stream: FilterPtr,
+    _id: usize,
+    _labels: *const ModuleBuffer<'_>,
+    _number: usize,
+    _value: u64,
+) -> MetricsResult {
+    0
+}
+
+#[export_name = "envoy_dynamic_module_callback_http_filter_record_histogram_value"]
+unsafe extern "C" fn record_value(
+    _stream: FilterPtr,
+    _id: usize,
+    _labels: *const ModuleBuffer<'_>,
+    _number: usize,
+    _value: u64,
+) -> MetricsResult {
+    0
+}
+
+#[export_name = "envoy_dynamic_module_callback_http_filter_config_set_gauge"]
+unsafe extern "C" fn set_gauge(
+    _config: FilterConfigPtr,
+    _id: usize,
+    _labels: *const ModuleBuffer<'_>,
+    _number: usize,
+    _value: u64,
+) -> MetricsResult {
+    0
+}
+
+/// Asserts that the simulated functions have the types that [`abi`](crate::abi) declares.
+macro_rules! have_declared_types {
+    ($($simulated:ident: $declared:ident;)*) => {
+        $(const _: () = { let _ = [$declared, $simulated]; };)*
+    };
+}
+
+have_declared_types! {
+    log_enabled: envoy_dynamic_module_callback_log_enabled;
+    log: envoy_dynamic_module_callback_log_v2;
+    concurrency: envoy_dynamic_module_callback_get_concurrency;
+    route_config: envoy_dynamic_module_callback_get_most_specific_route_config;
+    cluster_name: envoy_dynamic_module_callback_http_get_cluster_name;
+    attribute: envoy_dynamic_module_callback_http_filter_get_attribute_string;
+    number: envoy_dynamic_module_callback_http_filter_get_attribute_int;
+    headers_size: envoy_dynamic_module_callback_http_get_headers_size;
+    headers: envoy_dynamic_module_callback_http_get_headers;
+    set_header: envoy_dynamic_module_callback_http_set_header;
+    chunks_size: envoy_dynamic_module_callback_http_get_body_chunks_size;
+    chunks: envoy_dynamic_module_callback_http_get_body_chunks;
+    received_is_buffered: envoy_dynamic_module_callback_http_received_buffered_request_body;
+    append_body: envoy_dynamic_module_callback_http_append_body;
+    drain_body: envoy_dynamic_module_callback_http_drain_body;
+    buffer_limit: envoy_dynamic_module_callback_http_get_buffer_limit;
+    set_buffer_limit: envoy_dynamic_module_callback_http_set_buffer_limit;
+    continue_decoding: envoy_dynamic_module_callback_http_filter_continue_decoding;
+    continue_encoding: envoy_dynamic_module_callback_http_filter_continue_encoding;
+    reset: envoy_dynamic_module_callback_http_filter_reset_stream;
+    send_response: envoy_dynamic_module_callback_http_send_response;
+    send_response_headers: envoy_dynamic_module_callback_http_send_response_headers;
+    send_response_data: envoy_dynamic_module_callback_http_send_response_data;
+    scheduler_new: envoy_dynamic_module_callback_http_filter_scheduler_new;
+    scheduler_commit: envoy_dynamic_module_callback_http_filter_scheduler_commit;
+    scheduler_delete: envoy_dynamic_module_callback_http_filter_scheduler_delete;
+    config_scheduler_new: envoy_dynamic_module_callback_http_filter_config_scheduler_new;
+    start_http_stream: envoy_dynamic_module_callback_http_filter_config_start_http_stream;
+    reset_http_stream: envoy_dynamic_module_callback_http_filter_config_reset_http_stream;
+    config_scheduler_commit: envoy_dynamic_module_callback_http_filter_config_scheduler_commit;
+    config_scheduler_delete: envoy_dynamic_module_callback_http_filter_config_scheduler_delete;
+    validates: envoy_dynamic_module_callback_is_validation_mode;
+    set_metadata: envoy_dynamic_module_callback_http_set_dynamic_metadata_string_batch;
+    define_counter: envoy_dynamic_module_callback_http_filter_config_define_counter;
+    define_gauge: envoy_dynamic_module_callback_http_filter_config_define_gauge;
+    define_histogram: envoy_dynamic_module_callback_http_filter_config_define_histogram;
+    increment_counter: envoy_dynamic_module_callback_http_filter_increment_counter;
+    record_value: envoy_dynamic_module_callback_http_filter_record_histogram_value;
+    set_gauge: envoy_dynamic_module_callback_http_filter_config_set_gauge;
 }

@@ -9,7 +9,7 @@ use std::thread::{self, ThreadId};
 
 use super::choices::Choices;
 use super::node;
-use super::stream_state::{borrowed_buffer, drained, Events, Fields};
+use super::primitives::{borrowed_buffer, drained, Events, Fields};
 use crate::abi::{EnvoyBuffer, EnvoyHeader, FilterConfigPtr};
 use crate::config_hooks::*;
 use crate::hooks::*;

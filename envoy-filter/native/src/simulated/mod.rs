@@ -9,6 +9,7 @@ mod callbacks;
 mod choices;
 mod config;
 mod node;
+mod primitives;
 mod stream;
 mod stream_scenario;
 mod stream_state;
@@ -22,8 +23,6 @@ use std::time::Duration;
 use self::choices::Choices;
 use self::config::MainThread;
 use self::worker::Worker;
-
-pub use self::callbacks::simulated_callback;
 
 /// Pause while only other threads can cause an event.
 const PAUSE: Duration = Duration::from_micros(50);

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::choices::Choices;
-use super::stream_state::{field, fields, Fields};
+use super::primitives::{field, fields, Fields};
 
 /// A request of a simulated client, which identifies its only right response.
 pub enum ClientRequest {

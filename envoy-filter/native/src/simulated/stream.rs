@@ -4,7 +4,8 @@
 use std::ffi::c_void;
 
 use super::config::SimulatedFilter;
-use super::stream_state::{fields, is_over, world, Fields, Shared, StreamState};
+use super::primitives::{fields, Fields};
+use super::stream_state::{is_over, world, Shared, StreamState};
 use crate::abi::{BodyStatus, EnvoyBuffer, FilterPtr, HeadersStatus, TrailersStatus};
 use crate::hooks::*;
 

@@ -9,8 +9,9 @@ use sszip_core::gzip::inflate::gunzip;
 use super::choices::Choices;
 use super::config::MainThread;
 use super::node::{self, ClientRequest};
+use super::primitives::{drained, field, fields, Events};
 use super::stream;
-use super::stream_state::{drained, field, fields, is_over, shared, world, Events, StreamState};
+use super::stream_state::{is_over, shared, world, StreamState};
 use crate::abi::FilterPtr;
 
 /// The remaining events of a simulated stream, from its client and its node.

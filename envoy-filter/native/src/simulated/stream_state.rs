@@ -1,15 +1,11 @@
 //! State of a stream in Envoy, its client and its node.
 
 use std::cell::{RefCell, RefMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::config::{Route, SimulatedFilter};
-use crate::abi::{BodyType, EnvoyBuffer, FilterPtr, HeaderType, ModuleBuffer};
-
-pub type Fields = Vec<(Vec<u8>, Vec<u8>)>;
-
-/// The queue of events that schedulers send to a stream or a configuration.
-pub type Events = Arc<Mutex<Vec<u64>>>;
+use super::primitives::{borrowed_buffer, Events, Fields};
+use crate::abi::{BodyType, EnvoyBuffer, FilterPtr, HeaderType};
 
 #[derive(Default)]
 pub struct StreamState {
@@ -67,36 +63,6 @@ pub fn shared<'a>(stream: FilterPtr) -> &'a Shared {
 
 pub fn is_over(stream: FilterPtr) -> bool {
     shared(stream).borrow().is_destroyed
-}
-
-/// Takes the pending events.
-pub fn drained(events: &Mutex<Vec<u64>>) -> Vec<u64> {
-    std::mem::take(&mut *events.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-pub fn bytes(buffer: ModuleBuffer<'_>) -> Vec<u8> {
-    // SAFETY: the layout is Envoy's, and the buffer is valid during the call.
-    unsafe { std::mem::transmute::<ModuleBuffer<'_>, EnvoyBuffer>(buffer).bytes() }.to_vec()
-}
-
-pub fn borrowed_buffer(bytes: &[u8]) -> EnvoyBuffer {
-    EnvoyBuffer {
-        ptr: bytes.as_ptr(),
-        length: bytes.len(),
-    }
-}
-
-/// Returns the value of the first line of that name.
-pub fn field<'a>(fields: &'a Fields, name: &str) -> Option<&'a [u8]> {
-    let mut lines = fields.iter();
-    lines.find_map(|(known, value)| (known == name.as_bytes()).then_some(value.as_slice()))
-}
-
-pub fn fields<'a>(lines: impl IntoIterator<Item = (&'a str, &'a str)>) -> Fields {
-    let lines = lines.into_iter();
-    lines
-        .map(|(name, value)| (name.into(), value.into()))
-        .collect()
 }
 
 impl StreamState {

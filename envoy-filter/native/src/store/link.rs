@@ -19,8 +19,8 @@ use sszip_core::cache::process::wake::Wake;
 
 use crate::abi::LogLevel;
 use crate::clock::monotonic;
-use crate::config::PROCESS;
 use crate::envoy::log;
+use crate::process::PROCESS;
 
 /// Maximum length of an entry of any filter or route, including future ones.
 /// Bytes.

@@ -15,6 +15,7 @@ use sszip_core::config::head_sources::HeadSourceList;
 use sszip_core::config::store::StoreSettings;
 use sszip_core::config::validated::ValidatedConfig;
 
+use self::owner::DesiredOwner;
 use self::owner_library::Library;
 
 static STATE: Mutex<State> = Mutex::new(State::new());
@@ -54,14 +55,6 @@ struct HeadSourceClaim {
     /// Their lifetimes, the latest first. Claims have priority in this order,
     /// so that it does not depend on the order of requests.
     of: Vec<u64>,
-    follows: HeadSourceList,
-}
-
-/// The settings that the owner in this process is to have: its store, head sources and limits.
-#[derive(Clone, Debug)]
-struct DesiredOwner {
-    store: StoreSettings,
-    max_entry: u64,
     follows: HeadSourceList,
 }
 
@@ -257,7 +250,7 @@ mod tests {
     use sszip_core::config::{ConfigBlock, DirectiveLocation};
 
     use super::{ConfigLifetime, State};
-    use crate::config::PROCESS;
+    use crate::process::PROCESS;
 
     fn plan(node: &str) -> ValidatedConfig {
         let mut directives = ConfigBlock::default();

@@ -11,8 +11,10 @@
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use sszip_core::config::head_sources::HeadSourceList;
+use sszip_core::config::store::StoreSettings;
+
 use super::owner_library::{Library, Settings};
-use super::DesiredOwner;
 
 /// Time to wait for further changes, in milliseconds: the filters of one
 /// configuration change the settings one after the other.
@@ -29,6 +31,14 @@ static IS_CHANGED: Condvar = Condvar::new();
 
 /// No filter uses the owner. Locked while the library is called.
 static RESTS: Mutex<bool> = Mutex::new(false);
+
+/// The settings that the owner in this process is to have: its store, head sources and limits.
+#[derive(Clone, Debug)]
+pub struct DesiredOwner {
+    pub store: StoreSettings,
+    pub max_entry: u64,
+    pub follows: HeadSourceList,
+}
 
 /// Allows the owner to run; [`change`] sets its settings afterwards.
 ///

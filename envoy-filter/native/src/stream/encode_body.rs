@@ -2,6 +2,7 @@
 
 use sszip_core::exchange::drive::Driver;
 use sszip_core::gzip::stream::Flush;
+use sszip_envoy_carrier::encode;
 
 use super::response::observe_piece;
 use super::{Exchange, StreamAction};
@@ -72,23 +73,7 @@ impl Exchange {
         let Some(driver) = &mut self.driver else {
             return false;
         };
-        let mut rest = piece;
-        loop {
-            let start = self.written.len();
-            if self.written.try_reserve(SENT_AT_ONCE).is_err() {
-                return false;
-            }
-            self.written.resize(start + SENT_AT_ONCE, 0);
-            let coded = driver.stream(rest, flush, &mut self.written[start..]);
-            let Ok(progress) = coded else {
-                return false;
-            };
-            self.written.truncate(start + progress.written);
-            rest = &rest[progress.consumed..];
-            if progress.complete {
-                return true;
-            }
-        }
+        encode::encode(driver, piece, flush, &mut self.written).is_some()
     }
 
     pub(super) fn flush(&mut self, stream: Stream) -> StreamAction {

@@ -10,7 +10,7 @@ mod pipelined;
 mod purge;
 mod redirect;
 mod request;
-pub mod response;
+mod response;
 mod response_sender;
 mod status_request;
 
@@ -22,11 +22,13 @@ use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{BodyLength, Driver, FailureReason, Job, Step};
 use sszip_core::exchange::HeadEdit;
 use sszip_core::variable::Variable;
+use sszip_envoy_carrier::head::MessageHead;
+use sszip_envoy_carrier::request::REDIRECTED_FROM;
 
 use self::response_sender::BackpressuredResponse;
 use crate::abi::{BodyType, HeaderType};
 use crate::background::{ForwardedRequest, StreamBackground};
-use crate::envoy::{Head, Scheduler, Stream};
+use crate::envoy::{Scheduler, Stream};
 use crate::metrics::Metrics;
 use crate::wakeups::{Waiting, WOKEN};
 use crate::{clock, status, thread_pool, timers};
@@ -151,7 +153,7 @@ pub struct Exchange {
 impl Exchange {
     /// Creates the exchange of a new stream.
     pub fn new() -> Self {
-        let (driver, own_fields) = redirect::stream_started();
+        let (driver, own_fields) = redirect::take();
         Self {
             state: State::Passing,
             announced: BodyLength::Unknown,
@@ -213,6 +215,20 @@ impl Exchange {
             State::Purging => self.purge_is_left(stream),
             _ => self.report(stream),
         }
+    }
+
+    /// Whether the stream, which ends, is continued by another one, which then
+    /// receives the driver.
+    fn continue_redirect(&mut self, stream: Stream) -> bool {
+        let head = stream.head(HeaderType::Request);
+        let goes_on = self.state == State::Forwarded
+            && self.driver.is_some()
+            && head.get(REDIRECTED_FROM) != self.redirected_from.as_deref();
+        if goes_on {
+            let own_fields = std::mem::take(&mut self.own_fields);
+            redirect::offer(self.driver.take(), own_fields);
+        }
+        goes_on
     }
 
     /// Drops the driver after a misuse; the stream continues without it.
@@ -436,12 +452,4 @@ fn set_dynamic_metadata(stream: Stream, driver: Option<&Driver>) {
     });
     let values = values.iter();
     stream.set_dynamic_metadata(values.filter_map(|(name, text)| Some((*name, text.as_deref()?))));
-}
-
-fn length(head: &Head) -> Option<u64> {
-    head.get("content-length").and_then(number)
-}
-
-fn number(digits: &[u8]) -> Option<u64> {
-    std::str::from_utf8(digits).ok()?.parse().ok()
 }

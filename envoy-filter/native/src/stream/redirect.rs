@@ -9,48 +9,21 @@ use std::cell::Cell;
 use sszip_core::exchange::drive::Driver;
 use sszip_core::exchange::HeadEdit;
 
-use super::{Exchange, State};
-use crate::abi::HeaderType;
-use crate::envoy::{Head, Stream};
-
-/// Header that Envoy sets when it follows a redirect.
-const FROM: &str = "x-envoy-original-url";
-
 thread_local! {
     /// Driver of the stream that has ended, for the stream that begins: Envoy
     /// does both at once.
-    static GOES_ON: Cell<Option<(Driver, Vec<HeadEdit>)>> = const { Cell::new(None) };
+    static OFFERED: Cell<Option<(Driver, Vec<HeadEdit>)>> = const { Cell::new(None) };
 }
 
-/// Driver of a stream that continues another one, and the edits that restore
-/// the client's headers.
-pub(super) fn stream_started() -> (Option<Driver>, Vec<HeadEdit>) {
-    let (driver, own_fields) = GOES_ON.take().unzip();
+/// Offers the driver of a stream that ends, with the edits that restore the
+/// client's headers, to the stream that begins next.
+pub(super) fn offer(driver: Option<Driver>, own_fields: Vec<HeadEdit>) {
+    OFFERED.set(driver.map(|driver| (driver, own_fields)));
+}
+
+/// Takes the driver that the previous stream offered, with the edits that
+/// restore the client's headers.
+pub(super) fn take() -> (Option<Driver>, Vec<HeadEdit>) {
+    let (driver, own_fields) = OFFERED.take().unzip();
     (driver, own_fields.unwrap_or_default())
-}
-
-impl Exchange {
-    /// Whether the request continues one that was redirected.
-    pub(super) fn is_redirected(&mut self, head: &Head) -> bool {
-        self.redirected_from = head.get(FROM).map(<[u8]>::to_vec);
-        if self.redirected_from.is_none() {
-            self.forget();
-            self.own_fields.clear();
-        }
-        self.driver.is_some()
-    }
-
-    /// Whether a stream that ends is continued by another one, which then
-    /// receives the driver.
-    pub(super) fn continue_redirect(&mut self, stream: Stream) -> bool {
-        let head = stream.head(HeaderType::Request);
-        let goes_on = self.state == State::Forwarded
-            && self.driver.is_some()
-            && head.get(FROM) != self.redirected_from.as_deref();
-        if goes_on {
-            let own_fields = std::mem::take(&mut self.own_fields);
-            GOES_ON.set(self.driver.take().map(|driver| (driver, own_fields)));
-        }
-        goes_on
-    }
 }

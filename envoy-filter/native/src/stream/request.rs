@@ -1,17 +1,20 @@
 //! Request hooks of a stream.
 
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
-use sszip_core::config::upstreams::route_destination;
-use sszip_core::exchange::drive::{BodyLength, Driver, RequestBody, RequiredBody, Step};
-use sszip_core::exchange::{LookupRequest, RequestHead};
+use sszip_core::exchange::drive::{Driver, RequestBody, Step};
+use sszip_core::exchange::LookupRequest;
+use sszip_envoy_carrier::head::MessageHead;
+use sszip_envoy_carrier::lookup::RouteIdentity;
+use sszip_envoy_carrier::request::{self, RequestAction, REDIRECTED_FROM};
+use sszip_envoy_carrier::settings::RequestSettings;
 
-use super::{length, set_dynamic_metadata, Exchange, State, StreamAction};
+use super::{set_dynamic_metadata, Exchange, State, StreamAction};
 use crate::abi::{BodyType, HeaderType, LogLevel};
 use crate::background::StreamBackground;
 use crate::clock;
-use crate::config::{FilterSettings, RequestSettings};
-use crate::envoy::{log, Stream};
+use crate::config::FilterSettings;
+use crate::envoy::{log, Head, Stream};
 use crate::wakeups::Waiting;
 
 impl Exchange {
@@ -29,23 +32,16 @@ impl Exchange {
             self.set_state(State::Forwarded);
             return StreamAction::Continue;
         }
-        if !settings.core.enable && !settings.purges && !settings.reports_status {
+        if !settings.is_active() {
             set_dynamic_metadata(stream, None);
             return StreamAction::Continue;
         }
-        let host = head.get(":authority").map(|host| (&b"host"[..], host));
         let config = &settings.core;
         let has_ssz = config.ssz.enable;
         let updates = config.caches() && config.cache.has_background_requests();
-        let mut driver = Driver::new(Arc::clone(config));
-        let result = driver.request_head(RequestHead {
-            method: head.get(":method").unwrap_or_default(),
-            target: head.get(":path").unwrap_or_default(),
-            fields: host.into_iter().chain(head.plain()),
-        });
-        if result.is_err() {
+        let Some(mut driver) = request::start_exchange(config, &head) else {
             return StreamAction::Continue;
-        }
+        };
         if settings.purges || settings.reports_status {
             self.driver = Some(driver);
             return match settings.purges {
@@ -59,25 +55,13 @@ impl Exchange {
         if has_ssz || updates {
             self.background = Some(StreamBackground::new(&filter.background));
         }
-        let length = match (is_all, length(&head)) {
-            (true, _) => BodyLength::Known(0),
-            (_, Some(length)) => BodyLength::Known(length),
-            _ => BodyLength::Unknown,
-        };
-        let need = driver.required_body(length);
-        let expects_continue = driver.expects_continue();
+        let length = request::body_length(&head, is_all);
+        let action = request::action(&mut driver, length, is_all);
         self.driver = Some(driver);
-        match need {
-            RequiredBody::Nothing => self.forward(stream),
-            RequiredBody::LookUp => self.look_up(stream, Some(b"")),
-            RequiredBody::Body | RequiredBody::WholeBody if is_all => {
-                self.look_up(stream, Some(b""))
-            }
-            // the upstream must first accept the body (`proxy_100_continue`)
-            RequiredBody::Body | RequiredBody::WholeBody if expects_continue => {
-                self.look_up_body(stream, RequestBody::AwaitsContinue)
-            }
-            RequiredBody::Body | RequiredBody::WholeBody => {
+        match action {
+            RequestAction::Forward => self.forward(stream),
+            RequestAction::LookUp(body) => self.look_up_body(stream, body),
+            RequestAction::BufferBody => {
                 self.state = State::Reading;
                 self.announced = length;
                 match self.buffer_request(stream, 0) {
@@ -86,6 +70,16 @@ impl Exchange {
                 }
             }
         }
+    }
+
+    /// Whether the request continues one that was redirected.
+    fn is_redirected(&mut self, head: &Head) -> bool {
+        self.redirected_from = head.get(REDIRECTED_FROM).map(<[u8]>::to_vec);
+        if self.redirected_from.is_none() {
+            self.forget();
+            self.own_fields.clear();
+        }
+        self.driver.is_some()
     }
 
     /// Handles a piece of the request body, after the pieces that Envoy
@@ -172,34 +166,20 @@ impl Exchange {
         let Some(driver) = &mut self.driver else {
             return StreamAction::Continue;
         };
-        let (mut place, mut unnamed, mut local) = (Vec::new(), false, false);
+        let mut route = RouteIdentity::default();
         if let Some(exchange) = driver.exchange().filter(|it| it.config().caches()) {
             self.waiting.get_or_insert_with(Waiting::new).begin_lookup();
             let cluster = stream.cluster();
-            local = cluster.is_empty();
-            if !local && exchange.config().cache.namespace.is_none() {
-                let route = stream.route();
-                unnamed = route.is_empty();
-                place = route_destination(route, cluster);
-            }
-        }
-        if unnamed {
-            warn_unnamed_route(stream.cluster());
+            route = RouteIdentity::new(exchange, cluster, || stream.route());
+            route.warn_if_unnamed(cluster, |line| log(LogLevel::Warn, line));
         }
         let head = stream.head(HeaderType::Request);
         let now = clock::monotonic();
         let can_update = |it: &StreamBackground| it.can_update(stream, &head, now);
+        let waiter = self.waiting.as_ref().map(Waiting::waiter);
         let lookup = LookupRequest {
-            place: &place,
-            unnamed,
-            local,
             never_anew: updates && !self.background.as_ref().is_some_and(can_update),
-            host: head.get(":authority").unwrap_or_default(),
-            port: stream.port(),
-            now,
-            coding_allowed: true,
-            waiter: self.waiting.as_ref().map(Waiting::waiter),
-            ..LookupRequest::default()
+            ..route.lookup_request(&head, stream.port(), now, waiter)
         };
         match driver.lookup(body, lookup) {
             Ok(step) => self.lookup_done(stream, step),
@@ -327,17 +307,4 @@ impl Exchange {
             Some(length.as_bytes()),
         );
     }
-}
-
-/// Logs a warning once: it is the same for all requests of a route.
-fn warn_unnamed_route(cluster: &[u8]) {
-    static LOGGED: Once = Once::new();
-    LOGGED.call_once(|| {
-        let cluster = String::from_utf8_lossy(cluster);
-        let text = format!(
-            "a route to the cluster \"{cluster}\" has no name, and its requests are not looked up: \
-             routes with \"cache\" need a \"name\", or a \"cache_namespace\""
-        );
-        log(LogLevel::Warn, &text);
-    });
 }

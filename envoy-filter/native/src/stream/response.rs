@@ -2,18 +2,14 @@
 
 use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{Driver, Step};
-use sszip_core::exchange::{Header, ResponseHead};
 use sszip_core::gzip::stream::Flush;
+use sszip_envoy_carrier::head::MessageHead;
+use sszip_envoy_carrier::response::{self, ReceivedHead};
 
-use super::{length, number, Exchange, State, StreamAction, TRAILERS};
+use super::{Exchange, State, StreamAction, TRAILERS};
 use crate::abi::{BodyType, HeaderType};
-use crate::envoy::{Head, Stream};
+use crate::envoy::Stream;
 use crate::{clock, thread_pool};
-
-/// Header that a route may add with the value `%UPSTREAM_PROTOCOL%`, since
-/// Envoy does not report the upstream's protocol to filters. The filter removes
-/// it.
-const PROTOCOL: &str = "sszip-upstream-protocol";
 
 impl Exchange {
     /// Handles the response head.
@@ -25,22 +21,18 @@ impl Exchange {
         // here on
         let own = std::mem::take(&mut self.own_fields);
         stream.edit(HeaderType::Request, &own);
-        let mut head = stream.head(HeaderType::Response);
-        let is_delimited = is_delimited(&head, is_all);
-        if head.get(PROTOCOL).is_some() {
-            stream.set(HeaderType::Response, PROTOCOL, None);
-            head = stream.head(HeaderType::Response);
-        }
+        let headers = stream.headers(HeaderType::Response);
+        let received = ReceivedHead::read(&headers, is_all);
         if self.state != State::Forwarded {
             return self.drop_driver();
         }
         let Some(driver) = &mut self.driver else {
             return StreamAction::Continue;
         };
-        let now = clock::monotonic();
-        let is_own = self.local_reply.is_some_and(|failure| {
-            !driver.upstream_failed(failure, now) && !driver.has_response_without_upstream(failure)
-        });
+        let now = clock::now();
+        let is_own = self
+            .local_reply
+            .is_some_and(|failure| response::passes_failure(driver, failure, now.monotonic));
         if is_own {
             if self.local_reply != Some(UpstreamFailure::Local) {
                 self.count(stream);
@@ -50,21 +42,10 @@ impl Exchange {
         if let Some(elapsed) = self.since.map(|since| since.elapsed().as_micros()) {
             driver.record_upstream_latency(u64::try_from(elapsed).unwrap_or(u64::MAX));
         }
-        let response = read(&head, is_delimited);
         let failure = self
             .local_reply
-            .unwrap_or(UpstreamFailure::Status(response.status));
-        let step = match driver.upstream_head(response.clone(), failure, now) {
-            Ok(false) => driver.response_head(response),
-            // a stored response replaces the upstream's
-            Ok(true) => {
-                replace_head(stream, &head, driver);
-                let head = stream.head(HeaderType::Response);
-                driver.response_head(read(&head, is_delimited))
-            }
-            Err(misuse) => Err(misuse),
-        };
-        let Ok(step) = step else {
+            .unwrap_or(UpstreamFailure::Status(received.head.status()));
+        let Ok(step) = received.process(driver, &headers, failure, now) else {
             return self.drop_driver();
         };
         match step {
@@ -113,13 +94,8 @@ impl Exchange {
     }
 
     pub(super) fn edit_head(&self, stream: Stream) {
-        if let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) {
-            stream.edit(HeaderType::Response, exchange.head_edits());
-            if exchange.status() != 0 {
-                let status = exchange.status().to_string();
-                stream.set(HeaderType::Response, ":status", Some(status.as_bytes()));
-            }
-        }
+        let headers = stream.headers(HeaderType::Response);
+        response::edit_head(self.driver.as_ref(), &headers);
     }
 
     /// Handles a piece of the response body.
@@ -284,25 +260,6 @@ impl Exchange {
     }
 }
 
-/// Converts Envoy's response head to the core's, for the driver.
-pub fn read(
-    head: &Head,
-    delimited: bool,
-) -> ResponseHead<impl Iterator<Item = Header<'_>> + Clone> {
-    let status = head.get(":status").and_then(number).unwrap_or_default();
-    ResponseHead {
-        status: status as u16,
-        content_length: length(head),
-        fields: head.plain(),
-        delimited,
-        now: clock::wall(),
-        unbuffered: false,
-        subrequest: false,
-        coding_allowed: true,
-        host_writes_vary: false,
-    }
-}
-
 /// Whether a piece is the last one, followed only by trailers of Envoy's
 /// decompressor. The decompressor adds them to the last piece, which is then
 /// not marked as the last; a filter that waits for more of the body is not
@@ -318,34 +275,10 @@ fn is_last_decompressed(stream: Stream) -> bool {
     found
 }
 
-/// Replaces the response head by the driver's head.
-fn replace_head(stream: Stream, head: &Head, driver: &Driver) {
-    let names: Vec<_> = head.plain().map(|(name, _)| name.to_vec()).collect();
-    for name in names {
-        let name = String::from_utf8_lossy(&name);
-        stream.set(HeaderType::Response, &name, None);
-    }
-    if let Some(exchange) = driver.exchange() {
-        stream.edit(HeaderType::Response, exchange.head_edits());
-        let status = exchange.status().to_string();
-        stream.set(HeaderType::Response, ":status", Some(status.as_bytes()));
-    }
-}
-
 /// Passes a piece of the upstream's body to the driver.
 pub(super) fn observe_piece(driver: &mut Driver, piece: &[u8]) {
     let job = driver.upstream_piece(Some(piece), piece.len() as u64, false, clock::monotonic());
     if let Some(job) = job {
         thread_pool::run_detached(job);
     }
-}
-
-/// Whether the end of the body is distinguishable from an abort. It is not in
-/// HTTP/1, if the body ends with the connection.
-pub fn is_delimited(head: &Head, is_all: bool) -> bool {
-    let codings = head.get("transfer-encoding").unwrap_or_default();
-    is_all
-        || length(head).is_some()
-        || codings.to_ascii_lowercase().ends_with(b"chunked")
-        || matches!(head.get(PROTOCOL), Some(b"HTTP/2" | b"HTTP/3"))
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use sszip_core::exchange::drive::Step;
 use sszip_core::exchange::StatusRequest;
 use sszip_core::metrics;
+use sszip_envoy_carrier::head::MessageHead;
 
-use super::purge::query_of;
 use super::{Exchange, State, StreamAction};
 use crate::abi::HeaderType;
-use crate::config::PROCESS;
 use crate::envoy::Stream;
+use crate::process::PROCESS;
 use crate::wakeups::Waiting;
 use crate::{clock, status, thread_pool};
 
@@ -31,8 +31,8 @@ impl Exchange {
             return StreamAction::Reset("sszip: nothing was counted");
         };
         let step = driver.report_status(&StatusRequest {
-            method: head.get(":method").unwrap_or_default(),
-            query: query_of(&head),
+            method: head.method(),
+            query: head.query(),
             host: HOST,
             board,
             waiter: Some(waiter),

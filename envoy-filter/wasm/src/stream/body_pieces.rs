@@ -1,6 +1,7 @@
 //! Pieces of a request body that the proxy must not buffer itself.
 
-use super::REQUEST;
+use proxy_wasm::types::BufferType;
+
 use crate::abi;
 
 /// Maximum size of joined pieces, in bytes: short pieces are joined, so that
@@ -43,6 +44,6 @@ impl BodyPieces {
     pub fn restore_to_proxy(&mut self) -> bool {
         let all = std::mem::take(self).all;
         let mut pieces = all.iter().rev();
-        pieces.all(|piece| abi::prepend(REQUEST, piece))
+        pieces.all(|piece| abi::prepend(BufferType::HttpRequestBody, piece))
     }
 }

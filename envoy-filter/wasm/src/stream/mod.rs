@@ -3,9 +3,8 @@
 
 mod body_pieces;
 mod purge;
-pub mod redirect;
 mod request;
-pub mod response;
+mod response;
 mod response_sender;
 
 use std::cell::RefCell;
@@ -14,10 +13,13 @@ use std::rc::Rc;
 use proxy_wasm::types::{Action, BufferType, MapType};
 use sszip_core::exchange::drive::{Driver, FailureReason, Step};
 use sszip_core::variable::Variable;
+use sszip_envoy_carrier::head::MessageHead;
+use sszip_envoy_carrier::purge::abandoned_line;
 
 use self::body_pieces::BodyPieces;
-use crate::abi::{self, Head, Side};
-use crate::root::FilterRoot;
+use crate::abi::{self, Head, Level, Side};
+use crate::redirect;
+use crate::root::{FilterRoot, ResumableStream};
 use crate::timers::TimerKind;
 
 /// The action that a call of the proxy for a stream leads to.
@@ -123,7 +125,8 @@ impl Handle {
         };
         let exchange = Rc::new(RefCell::new(exchange));
         let root = Rc::clone(root);
-        root.add_stream(id, &exchange);
+        let stream = Rc::downgrade(&exchange);
+        root.add_stream(id, stream);
         Self { id, root, exchange }
     }
 
@@ -143,7 +146,8 @@ impl Handle {
     pub fn logged(&mut self) {
         let mut exchange = self.exchange.borrow_mut();
         if exchange.state == State::Purging {
-            purge::is_left();
+            let head = Head::from_proxy(MapType::HttpRequestHeaders);
+            abi::log(Level::Warn, &abandoned_line(head.query()));
         }
         exchange.finish();
         exchange.enqueue_probes();
@@ -243,26 +247,15 @@ impl Exchange {
         }
     }
 
-    /// Schedules a wakeup of a stream within its own hook, which must return
-    /// first.
-    pub fn has_wakeup_pending(&mut self) {
-        self.is_timed = false;
-        self.set_timer_to(1);
-    }
-
-    /// Handles a deadline. Returns whether it was still set.
-    pub fn due(&mut self, number: u64) -> bool {
-        if !self.is_timed || number != self.timer {
-            return false;
+    /// Offers the driver of a stream that ends: a stream that continues it
+    /// begins before any other event.
+    fn offer_driver(&mut self) {
+        if self.state == State::Forwarded {
+            if let Some(driver) = self.driver.take() {
+                redirect::offer(self.id, driver);
+                self.root.set_timer(TimerKind::Canceled, 1);
+            }
         }
-        self.is_timed = false;
-        match self.state {
-            _ if self.is_paced => self.send_paced(),
-            State::Holding => self.release(),
-            State::Waiting | State::Purging => self.woken(),
-            _ => {}
-        }
-        true
     }
 
     /// Enqueues the probes, now that the head of the upstream request is final.
@@ -301,6 +294,31 @@ impl Exchange {
         }
         self.report();
         self.clear_driver();
+    }
+}
+
+impl ResumableStream for Exchange {
+    fn due(&mut self, number: u64) -> bool {
+        if !self.is_timed || number != self.timer {
+            return false;
+        }
+        self.is_timed = false;
+        match self.state {
+            _ if self.is_paced => self.send_paced(),
+            State::Holding => self.release(),
+            State::Waiting | State::Purging => self.repeat_lookup(),
+            _ => {}
+        }
+        true
+    }
+
+    fn woken(&mut self) {
+        self.repeat_lookup();
+    }
+
+    fn has_wakeup_pending(&mut self) {
+        self.is_timed = false;
+        self.set_timer_to(1);
     }
 }
 

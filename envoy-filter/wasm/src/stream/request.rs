@@ -1,18 +1,17 @@
 //! Request hooks of a stream.
 
-use std::cell::Cell;
-
 use proxy_wasm::types::MapType;
-use sszip_core::config::upstreams::route_destination;
-use sszip_core::exchange::drive::{
-    BodyLength, Driver, FailureReason, RequestBody, RequiredBody, Step,
-};
-use sszip_core::exchange::{LookupRequest, RequestHead};
+use sszip_core::exchange::drive::{BodyLength, Driver, FailureReason, RequestBody, Step};
+use sszip_core::exchange::LookupRequest;
+use sszip_envoy_carrier::head::{HeaderMap, MessageHead};
+use sszip_envoy_carrier::lookup::RouteIdentity;
+use sszip_envoy_carrier::request::{self, RequestAction, REDIRECTED_FROM};
 
 use super::{set_dynamic_metadata, Exchange, State, StreamAction, CLUSTER, REQUEST};
-use crate::abi::{self, Head, Level, Side};
+use crate::abi::{self, ContextHeaders, Head, Level, Side};
+use crate::redirect;
 
-const HEAD: MapType = MapType::HttpRequestHeaders;
+const HEAD: ContextHeaders = ContextHeaders(MapType::HttpRequestHeaders);
 
 impl Exchange {
     /// Handles the request head.
@@ -21,50 +20,33 @@ impl Exchange {
         let Some(filter) = root.filter() else {
             return StreamAction::Continue;
         };
-        let head = Head::from_proxy(HEAD);
+        let head = HEAD.read();
         if self.is_redirected(&head) {
             return StreamAction::Continue;
         }
         let settings = filter.for_request();
-        let settings = settings.filter(|it| it.core.enable || it.purges);
+        let settings = settings.filter(|it| it.is_active());
         let Some(settings) = settings else {
             set_dynamic_metadata(None);
             return StreamAction::Continue;
         };
-        let host = head.get(":authority").map(|host| (&b"host"[..], host));
-        let mut driver = Driver::new(std::sync::Arc::clone(&settings.core));
-        let result = driver.request_head(RequestHead {
-            method: head.get(":method").unwrap_or_default(),
-            target: head.get(":path").unwrap_or_default(),
-            fields: host.into_iter().chain(head.plain()),
-        });
-        if result.is_err() {
+        let Some(mut driver) = request::start_exchange(&settings.core, &head) else {
             return StreamAction::Continue;
-        }
+        };
         if settings.purges {
             self.driver = Some(driver);
             return self.purge();
         }
         if settings.core.ssz.enable {
-            driver.load_node_capabilities(&filter.node_capabilities(abi::property(CLUSTER)));
+            driver.load_node_capabilities(&filter.node_capabilities(&abi::property(CLUSTER)));
         }
-        let length = match (is_all, head.length()) {
-            (true, _) => BodyLength::Known(0),
-            (_, Some(length)) => BodyLength::Known(length),
-            _ => BodyLength::Unknown,
-        };
-        let need = driver.required_body(length);
-        let expects_continue = driver.expects_continue();
+        let length = request::body_length(&head, is_all);
+        let action = request::action(&mut driver, length, is_all);
         self.driver = Some(driver);
-        match need {
-            RequiredBody::Nothing => self.forward(),
-            RequiredBody::LookUp => self.look_up(Some(b"")),
-            RequiredBody::Body | RequiredBody::WholeBody if is_all => self.look_up(Some(b"")),
-            // the upstream must first accept the body (`proxy_100_continue`)
-            RequiredBody::Body | RequiredBody::WholeBody if expects_continue => {
-                self.look_up_body(RequestBody::AwaitsContinue)
-            }
-            RequiredBody::Body | RequiredBody::WholeBody => {
+        match action {
+            RequestAction::Forward => self.forward(),
+            RequestAction::LookUp(body) => self.look_up_body(body),
+            RequestAction::BufferBody => {
                 let limit = filter.buffer_limit();
                 match length {
                     BodyLength::Known(length) if length > limit => {
@@ -78,6 +60,27 @@ impl Exchange {
                 }
             }
         }
+    }
+
+    /// Whether the request continues one that was redirected; it then has its
+    /// driver.
+    fn is_redirected(&mut self, head: &Head) -> bool {
+        let ended = redirect::take();
+        let (Some((id, driver)), Some(_)) = (ended, head.get(REDIRECTED_FROM)) else {
+            return false;
+        };
+        if abi::property(abi::REQUEST_PROPERTY) != id.to_le_bytes() {
+            return false;
+        }
+        self.driver = Some(driver);
+        self.mark_forwarded();
+        self.set_state(State::Forwarded);
+        true
+    }
+
+    /// Marks the request as forwarded.
+    fn mark_forwarded(&self) {
+        abi::note(abi::REQUEST_PROPERTY, &self.id.to_le_bytes());
     }
 
     fn is_too_long(&mut self, length: u64, limit: u64) -> bool {
@@ -101,7 +104,7 @@ impl Exchange {
         if is_last {
             return self.finish_body(length);
         }
-        match Head::from_proxy(HEAD).length() {
+        match HEAD.read().content_length() {
             Some(announced) => {
                 self.body_length = length;
                 match self.may_keep(length, BodyLength::Known(announced)) {
@@ -193,36 +196,17 @@ impl Exchange {
         let Some(driver) = &mut self.driver else {
             return StreamAction::Continue;
         };
-        let (mut place, mut unnamed, mut local) = (Vec::new(), false, false);
-        let caches = driver.exchange().is_some_and(|it| it.config().caches());
-        let is_named = |driver: &Driver| {
-            let exchange = driver.exchange();
-            exchange.is_some_and(|it| it.config().cache.namespace.is_some())
-        };
-        if caches {
+        let (mut route, mut waiter) = (RouteIdentity::default(), None);
+        if let Some(exchange) = driver.exchange().filter(|it| it.config().caches()) {
             let cluster = abi::property(CLUSTER);
-            local = cluster.is_empty();
-            if !local && !is_named(driver) {
-                let route = abi::property(ROUTE);
-                unnamed = route.is_empty();
-                place = route_destination(&route, &cluster);
-                if unnamed {
-                    warn_of_route(&cluster);
-                }
-            }
+            route = RouteIdentity::new(exchange, &cluster, || abi::property(ROUTE));
+            route.warn_if_unnamed(&cluster, |line| abi::log(Level::Warn, line));
+            waiter = Some(self.root.waiter(self.id));
         }
-        let head = Head::from_proxy(HEAD);
+        let head = HEAD.read();
         let lookup = LookupRequest {
-            place: &place,
-            unnamed,
-            local,
             never_anew: true,
-            host: head.get(":authority").unwrap_or_default(),
-            port: port(),
-            now: abi::monotonic(),
-            coding_allowed: true,
-            waiter: caches.then(|| self.root.waiter(self.id)),
-            ..LookupRequest::default()
+            ..route.lookup_request(&head, port(), abi::monotonic(), waiter)
         };
         match driver.lookup(body, lookup) {
             Ok(step) => self.lookup_done(step),
@@ -261,7 +245,7 @@ impl Exchange {
     }
 
     /// Repeats the lookup of a woken stream.
-    pub fn woken(&mut self) {
+    pub(super) fn repeat_lookup(&mut self) {
         let act = match self.state {
             State::Waiting => self.body_buffered(),
             State::Purging => self.purge(),
@@ -272,7 +256,7 @@ impl Exchange {
 
     fn forward(&mut self) -> StreamAction {
         if let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) {
-            abi::edit(HEAD, exchange.upstream_edits());
+            HEAD.edit(exchange.upstream_edits());
         }
         self.mark_forwarded();
         self.set_state(State::Forwarded);
@@ -293,10 +277,10 @@ impl Exchange {
         }
         let target = exchange.request_target();
         if !target.is_empty() {
-            abi::set(HEAD, ":path", Some(target));
+            HEAD.set(":path", Some(target));
         }
         let length = body.len().to_string();
-        abi::set(HEAD, "content-length", Some(length.as_bytes()));
+        HEAD.set("content-length", Some(length.as_bytes()));
         true
     }
 }
@@ -309,18 +293,4 @@ fn port() -> u16 {
     let port = abi::property(PORT);
     let port = port.first_chunk::<8>().copied().map(u64::from_le_bytes);
     port.and_then(|port| u16::try_from(port).ok()).unwrap_or(0)
-}
-
-/// Logs a warning once: it is the same for all requests of a route.
-fn warn_of_route(cluster: &[u8]) {
-    thread_local! { static SAID: Cell<bool> = const { Cell::new(false) } };
-    if SAID.replace(true) {
-        return;
-    }
-    let cluster = String::from_utf8_lossy(cluster);
-    let text = format!(
-        "a route to the cluster \"{cluster}\" has no name, and its requests are not looked up: \
-         routes with \"cache\" need a \"name\", or a \"cache_namespace\""
-    );
-    abi::log(Level::Warn, &text);
 }

@@ -3,73 +3,54 @@
 use proxy_wasm::types::MapType;
 use sszip_core::cache::use_stale::UpstreamFailure;
 use sszip_core::exchange::drive::{Driver, Step};
-use sszip_core::exchange::{Header, ResponseHead};
+use sszip_envoy_carrier::head::MessageHead;
+use sszip_envoy_carrier::response::{self, Now, ReceivedHead};
 
 use super::{Exchange, State, StreamAction, RESPONSE};
-use crate::abi::{self, digits, Head, Side};
+use crate::abi::{self, ContextHeaders, Side};
 
-const HEAD: MapType = MapType::HttpResponseHeaders;
+const HEAD: ContextHeaders = ContextHeaders(MapType::HttpResponseHeaders);
 
 /// Property with the origin of the response: the upstream, or a reason of the
 /// proxy.
 const DETAILS: &str = "response\0code_details";
 const BY_THE_NODE: &[u8] = b"via_upstream";
 
-/// Header that a route may add with the value `%UPSTREAM_PROTOCOL%`, since the
-/// proxy does not report the upstream's protocol to filters. The filter removes
-/// it.
-const PROTOCOL: &str = "sszip-upstream-protocol";
-
 impl Exchange {
     /// Handles the response head.
     pub fn response_head(&mut self, is_all: bool) -> StreamAction {
         self.is_whole = is_all;
-        let mut head = Head::from_proxy(HEAD);
-        let is_delimited = is_delimited(&head, is_all);
-        if head.get(PROTOCOL).is_some() {
-            abi::set(HEAD, PROTOCOL, None);
-            head = Head::from_proxy(HEAD);
-        }
+        let received = ReceivedHead::read(&HEAD, is_all);
         match self.state {
             State::Forwarded => {}
-            State::Responding => return self.correct_response_head(&head),
+            State::Responding => return self.correct_response_head(&received.head),
             _ => return self.drop_driver(),
         }
         let Some(driver) = &mut self.driver else {
             return StreamAction::Continue;
         };
-        let now = abi::monotonic();
-        while let Some(question) = driver.take_probe(None, now) {
+        let now = Now {
+            monotonic: abi::monotonic(),
+            wall: abi::wall(),
+        };
+        while let Some(question) = driver.take_probe(None, now.monotonic) {
             // a probe is sent when the upstream request is final
             self.questions.push(question);
         }
-        let response = read(&head, is_delimited);
+        let status = received.head.status();
         let details = abi::property(DETAILS);
         let failure = match details == BY_THE_NODE {
-            true => UpstreamFailure::Status(response.status),
-            false => UpstreamFailure::from_envoy(response.status.into(), &details),
+            true => UpstreamFailure::Status(status),
+            false => UpstreamFailure::from_envoy(status.into(), &details),
         };
         let is_own = !matches!(failure, UpstreamFailure::Status(_));
-        if is_own
-            && !driver.upstream_failed(failure, now)
-            && !driver.has_response_without_upstream(failure)
-        {
+        if is_own && response::passes_failure(driver, failure, now.monotonic) {
             if failure != UpstreamFailure::Local {
                 self.count();
             }
             return self.drop_driver();
         }
-        let step = match driver.upstream_head(response.clone(), failure, now) {
-            Ok(false) => driver.response_head(response),
-            // a stored response replaces the upstream's
-            Ok(true) => {
-                replace_head(&head, driver);
-                let head = Head::from_proxy(HEAD);
-                driver.response_head(read(&head, is_delimited))
-            }
-            Err(misuse) => Err(misuse),
-        };
-        let Ok(step) = step else {
+        let Ok(step) = received.process(driver, &HEAD, failure, now) else {
             return self.drop_driver();
         };
         match step {
@@ -96,13 +77,7 @@ impl Exchange {
     }
 
     pub(super) fn edit_head(&self) {
-        if let Some(exchange) = self.driver.as_ref().and_then(Driver::exchange) {
-            abi::edit(HEAD, exchange.head_edits());
-            if exchange.status() != 0 {
-                let status = exchange.status().to_string();
-                abi::set(HEAD, ":status", Some(status.as_bytes()));
-            }
-        }
+        response::edit_head(self.driver.as_ref(), &HEAD);
     }
 
     /// Handles a piece of the response body: `length` bytes, buffered bytes
@@ -299,45 +274,4 @@ impl Exchange {
 /// copied.
 fn whole(length: usize) -> Option<Vec<u8>> {
     abi::buffer(RESPONSE, length).filter(|piece| piece.len() == length)
-}
-
-/// Converts the proxy's response head to the core's, for the driver.
-pub fn read(
-    head: &Head,
-    delimited: bool,
-) -> ResponseHead<impl Iterator<Item = Header<'_>> + Clone> {
-    let status = head.get(":status").and_then(digits).unwrap_or_default();
-    ResponseHead {
-        status: status as u16,
-        content_length: head.length(),
-        fields: head.plain(),
-        delimited,
-        now: abi::wall(),
-        unbuffered: false,
-        subrequest: false,
-        coding_allowed: true,
-        host_writes_vary: false,
-    }
-}
-
-/// Replaces the response head by the driver's head.
-fn replace_head(head: &Head, driver: &Driver) {
-    for (name, _) in head.plain() {
-        abi::set(HEAD, &String::from_utf8_lossy(name), None);
-    }
-    if let Some(exchange) = driver.exchange() {
-        abi::edit(HEAD, exchange.head_edits());
-        let status = exchange.status().to_string();
-        abi::set(HEAD, ":status", Some(status.as_bytes()));
-    }
-}
-
-/// Whether the end of the body is distinguishable from an abort. It is not in
-/// HTTP/1, if the body ends with the connection.
-fn is_delimited(head: &Head, is_all: bool) -> bool {
-    let codings = head.get("transfer-encoding").unwrap_or_default();
-    is_all
-        || head.length().is_some()
-        || codings.to_ascii_lowercase().ends_with(b"chunked")
-        || matches!(head.get(PROTOCOL), Some(b"HTTP/2" | b"HTTP/3"))
 }

@@ -9,14 +9,13 @@
 use proxy_wasm::types::MapType;
 use sszip_core::exchange::drive::Driver;
 use sszip_core::gzip::stream::Flush;
+use sszip_envoy_carrier::encode::encode;
+use sszip_envoy_carrier::head::{parse_number, HeaderMap, MessageHead};
 
 use super::{Exchange, State, StreamAction, RESPONSE};
-use crate::abi::{self, Head, Side};
+use crate::abi::{self, ContextHeaders, Head, Side};
 
-const HEAD: MapType = MapType::HttpResponseHeaders;
-
-/// Size of the encoder's output buffer, in bytes.
-const WRITTEN_AT_ONCE: usize = 16 << 10;
+const HEAD: ContextHeaders = ContextHeaders(MapType::HttpResponseHeaders);
 
 /// Delay between the deadlines of such a stream, in milliseconds.
 const PACE: u64 = 1;
@@ -53,7 +52,7 @@ impl Exchange {
                 .as_deref()
                 .is_some_and(|own| is_taken || has_more(lines, own))
             {
-                abi::set(HEAD, &name, edit.value.as_deref());
+                HEAD.set(&name, edit.value.as_deref());
             }
         }
         self.drop_driver()
@@ -99,19 +98,9 @@ impl Exchange {
 
     fn encoded(&mut self, piece: &[u8], flush: Flush) -> Option<Vec<u8>> {
         let driver = self.driver.as_mut()?;
-        let (mut written, mut rest) = (Vec::new(), piece);
-        loop {
-            let start = written.len();
-            written.try_reserve(WRITTEN_AT_ONCE).ok()?;
-            written.resize(start + WRITTEN_AT_ONCE, 0);
-            let coded = driver.stream(rest, flush, &mut written[start..]);
-            let coded = coded.ok()?;
-            written.truncate(start + coded.written);
-            rest = &rest[coded.consumed..];
-            if coded.complete {
-                return Some(written);
-            }
-        }
+        let mut written = Vec::new();
+        encode(driver, piece, flush, &mut written)?;
+        Some(written)
     }
 
     /// Sends bytes at the next deadline.
@@ -145,8 +134,8 @@ impl Exchange {
 /// Sends a response that exceeds the proxy's buffer limit, bypassing the
 /// filters before this one.
 fn send_replacement(body: &[u8]) -> StreamAction {
-    let head = Head::from_proxy(HEAD);
-    let status = head.get(":status").and_then(abi::digits);
+    let head = HEAD.read();
+    let status = head.get(":status").and_then(parse_number);
     let fields = head
         .plain()
         .filter(|(name, _)| *name != b"transfer-encoding");

@@ -1,0 +1,29 @@
+//! Streaming compression of a response body.
+
+use sszip_core::exchange::drive::Driver;
+use sszip_core::gzip::stream::Flush;
+
+/// Size in bytes by which the output buffer grows.
+pub const OUTPUT_BUFFER: usize = 16 << 10;
+
+/// Compresses a piece, and appends the output to `written`. `None`: memory is refused, the encoder
+/// failed, or the body is not as long as its head announced.
+pub fn encode(
+    driver: &mut Driver,
+    piece: &[u8],
+    flush: Flush,
+    written: &mut Vec<u8>,
+) -> Option<()> {
+    let mut rest = piece;
+    loop {
+        let start = written.len();
+        written.try_reserve(OUTPUT_BUFFER).ok()?;
+        written.resize(start + OUTPUT_BUFFER, 0);
+        let progress = driver.stream(rest, flush, &mut written[start..]).ok()?;
+        written.truncate(start + progress.written);
+        rest = &rest[progress.consumed..];
+        if progress.complete {
+            return Some(());
+        }
+    }
+}

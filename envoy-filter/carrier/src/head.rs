@@ -1,0 +1,158 @@
+//! Heads of messages. Envoy's header names are in lower case, and method, target, host and status
+//! are pseudo-headers, whatever the protocol.
+
+use sszip_core::exchange::{HeadEdit, Header};
+
+/// The head of a message as a host has read it, pseudo-headers included.
+pub trait MessageHead {
+    /// Iterates over all headers.
+    fn fields(&self) -> impl Iterator<Item = Header<'_>> + Clone;
+
+    /// Iterates over the headers except the pseudo-headers, which do not exist in HTTP/1.1.
+    fn plain(&self) -> impl Iterator<Item = Header<'_>> + Clone {
+        self.fields().filter(|(name, _)| !name.starts_with(b":"))
+    }
+
+    /// Returns the value of the first line of a header, whose name is in lower case.
+    fn get(&self, name: &str) -> Option<&[u8]> {
+        let mut fields = self.fields();
+        fields.find_map(|(known, value)| (known == name.as_bytes()).then_some(value))
+    }
+
+    /// Returns the length of the body in bytes, if the head contains it.
+    fn content_length(&self) -> Option<u64> {
+        self.get("content-length").and_then(parse_number)
+    }
+
+    /// Returns the method of a request.
+    fn method(&self) -> &[u8] {
+        self.get(":method").unwrap_or_default()
+    }
+
+    /// Returns the target of a request: path and query.
+    fn target(&self) -> &[u8] {
+        self.get(":path").unwrap_or_default()
+    }
+
+    /// Returns the query of a request without its question mark; empty: it has none.
+    fn query(&self) -> &[u8] {
+        let target = self.target();
+        let mark = target.iter().position(|byte| *byte == b'?');
+        mark.map_or(&[], |mark| &target[mark + 1..])
+    }
+
+    /// Returns the host of a request.
+    fn host(&self) -> &[u8] {
+        self.get(":authority").unwrap_or_default()
+    }
+
+    /// Returns the status of a response; 0: it has no valid one.
+    fn status(&self) -> u16 {
+        let status = self.get(":status").and_then(parse_number);
+        status.unwrap_or_default() as u16
+    }
+}
+
+/// The headers of a message in Envoy, which a filter reads and changes within a hook.
+pub trait HeaderMap {
+    /// The headers as they were when they were read.
+    type Head: MessageHead;
+
+    /// Reads the present headers.
+    fn read(&self) -> Self::Head;
+
+    /// Sets a header to one line, or removes it.
+    fn set(&self, name: &str, value: Option<&[u8]>);
+
+    /// Applies edits.
+    fn edit(&self, edits: &[HeadEdit]) {
+        for edit in edits {
+            self.set(&edit.name, edit.value.as_deref());
+        }
+    }
+}
+
+/// Parses a decimal number.
+pub fn parse_number(digits: &[u8]) -> Option<u64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::cell::RefCell;
+
+    use super::{HeaderMap, MessageHead};
+    use sszip_core::exchange::Header;
+
+    /// The lines of a head.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(crate) struct Lines(pub(crate) Vec<(String, String)>);
+
+    impl Lines {
+        pub(crate) fn new(lines: &[(&str, &str)]) -> Self {
+            let lines = lines.iter();
+            Self(
+                lines
+                    .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                    .collect(),
+            )
+        }
+    }
+
+    impl MessageHead for Lines {
+        fn fields(&self) -> impl Iterator<Item = Header<'_>> + Clone {
+            self.0
+                .iter()
+                .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+        }
+    }
+
+    /// Headers in memory.
+    pub(crate) struct MemoryHeaders(pub(crate) RefCell<Lines>);
+
+    impl HeaderMap for MemoryHeaders {
+        type Head = Lines;
+
+        fn read(&self) -> Lines {
+            self.0.borrow().clone()
+        }
+
+        fn set(&self, name: &str, value: Option<&[u8]>) {
+            let name = name.to_ascii_lowercase();
+            let lines = &mut self.0.borrow_mut().0;
+            lines.retain(|(known, _)| *known != name);
+            let value = value.map(|value| String::from_utf8_lossy(value).into_owned());
+            lines.extend(value.map(|value| (name, value)));
+        }
+    }
+
+    #[test]
+    fn query_is_the_part_of_the_target_after_the_first_question_mark() {
+        for (target, query) in [
+            ("/", ""),
+            ("/?", ""),
+            ("/a?b", "b"),
+            ("/a?b?c", "b?c"),
+            ("", ""),
+        ] {
+            let head = Lines::new(&[(":method", "GET"), (":path", target)]);
+            assert_eq!(head.query(), query.as_bytes(), "{target}");
+        }
+    }
+
+    #[test]
+    fn malformed_numbers_of_a_head_are_ignored() {
+        let head = Lines::new(&[(":status", "2x0"), ("content-length", "-1")]);
+        assert_eq!((head.status(), head.content_length()), (0, None));
+        let head = Lines::new(&[(":status", "206"), ("content-length", "70000")]);
+        assert_eq!((head.status(), head.content_length()), (206, Some(70_000)));
+    }
+
+    #[test]
+    fn pseudo_headers_are_not_plain_headers() {
+        let head = Lines::new(&[(":status", "200"), ("a", "1"), ("a", "2")]);
+        let plain: Vec<_> = head.plain().collect();
+        assert_eq!(plain, [(&b"a"[..], &b"1"[..]), (b"a", b"2")]);
+        assert_eq!(head.get("a"), Some(&b"1"[..]));
+    }
+}

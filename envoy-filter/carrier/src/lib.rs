@@ -1,0 +1,22 @@
+//! The parts that the two Envoy hosts share: the dynamic module and the proxy-wasm filter.
+//!
+//! | module       | concern                                                     |
+//! |--------------|-------------------------------------------------------------|
+//! | [`settings`] | settings of filters and routes, from JSON                   |
+//! | [`head`]     | heads of messages, and changes to them                      |
+//! | [`request`]  | the exchange of a request, and the body that it needs       |
+//! | [`lookup`]   | the properties of a route by which responses are looked up  |
+//! | [`response`] | heads of responses, and the step that follows them          |
+//! | [`encode`]   | streaming compression                                       |
+//! | [`purge`]    | purge requests, and their lines in the log                  |
+//!
+//! A host implements [`head::MessageHead`], [`head::HeaderMap`] and [`settings::HostSettings`] over
+//! its interface of Envoy. No interface of Envoy is named here.
+
+pub mod encode;
+pub mod head;
+pub mod lookup;
+pub mod purge;
+pub mod request;
+pub mod response;
+pub mod settings;

@@ -1,0 +1,157 @@
+//! The properties of a request's route by which stored responses are looked up.
+
+use std::sync::Once;
+
+use sszip_core::cache::process::wake::Waiter;
+use sszip_core::config::upstreams::route_destination;
+use sszip_core::exchange::{Exchange, LookupRequest};
+
+use crate::head::MessageHead;
+
+/// The identity of a route: the names of its cluster and of itself, unless the operator sets a
+/// namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteIdentity {
+    destination: Vec<u8>,
+    /// The route has no name, and thus can't be distinguished from others.
+    is_unnamed: bool,
+    /// The route has no cluster: Envoy itself responds.
+    is_local: bool,
+}
+
+impl RouteIdentity {
+    /// Creates the identity of a route. The name of the route is read only if it is needed.
+    pub fn new<Name: AsRef<[u8]>>(
+        exchange: &Exchange,
+        cluster: &[u8],
+        route: impl FnOnce() -> Name,
+    ) -> Self {
+        let is_local = cluster.is_empty();
+        if is_local || exchange.config().cache.namespace.is_some() {
+            return Self {
+                is_local,
+                ..Self::default()
+            };
+        }
+        let route = route();
+        Self {
+            destination: route_destination(route.as_ref(), cluster),
+            is_unnamed: route.as_ref().is_empty(),
+            is_local,
+        }
+    }
+
+    /// Logs a warning if the route has no name, once: it is the same for all requests of a route.
+    pub fn warn_if_unnamed(&self, cluster: &[u8], log: impl FnOnce(&str)) {
+        static LOGGED: Once = Once::new();
+        if self.is_unnamed {
+            LOGGED.call_once(|| log(&unnamed_route(cluster)));
+        }
+    }
+
+    /// Returns the input of a lookup; `now` is the monotonic clock in milliseconds.
+    pub fn lookup_request<'a>(
+        &'a self,
+        head: &'a impl MessageHead,
+        port: u16,
+        now: u64,
+        waiter: Option<Waiter>,
+    ) -> LookupRequest<'a> {
+        LookupRequest {
+            place: &self.destination,
+            unnamed: self.is_unnamed,
+            local: self.is_local,
+            host: head.host(),
+            port,
+            now,
+            coding_allowed: true,
+            waiter,
+            ..LookupRequest::default()
+        }
+    }
+}
+
+/// Formats the warning about a route without a name.
+fn unnamed_route(cluster: &[u8]) -> String {
+    let cluster = String::from_utf8_lossy(cluster);
+    format!(
+        "a route to the cluster \"{cluster}\" has no name, and its requests are not looked up: \
+         routes with \"cache\" need a \"name\", or a \"cache_namespace\""
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sszip_core::cache::process::Process;
+    use sszip_core::config::ConfigBlock;
+    use sszip_core::exchange::drive::Driver;
+
+    use super::RouteIdentity;
+    use crate::head::tests::Lines;
+    use crate::request::start_exchange;
+
+    fn driver(namespace: Option<&str>) -> Driver {
+        let mut directives = ConfigBlock::default();
+        for name in ["enable", "cache"] {
+            directives.set(name, &[b"on"]).expect("a valid setting");
+        }
+        if let Some(namespace) = namespace {
+            let set = directives.set("cache_namespace", &[namespace.as_bytes()]);
+            set.expect("a valid setting");
+        }
+        let config = Arc::new(directives.resolve(Process::default()));
+        let head = Lines::new(&[(":method", "GET"), (":path", "/"), (":authority", "a")]);
+        start_exchange(&config, &head).expect("the head is valid")
+    }
+
+    fn identity(namespace: Option<&str>, cluster: &str, route: &str) -> RouteIdentity {
+        let driver = driver(namespace);
+        let exchange = driver.exchange().expect("no job runs");
+        RouteIdentity::new(exchange, cluster.as_bytes(), || route)
+    }
+
+    #[test]
+    fn routes_are_distinguished_by_cluster_and_name() {
+        let route = identity(None, "node", "a");
+        assert_eq!(route, identity(None, "node", "a"));
+        assert_ne!(route, identity(None, "node", "b"));
+        assert_ne!(route, identity(None, "other", "a"));
+        let head = Lines::new(&[(":authority", "host:1")]);
+        let lookup = route.lookup_request(&head, 80, 5, None);
+        assert_eq!((lookup.host, lookup.port), (&b"host:1"[..], 80));
+        assert!(!lookup.place.is_empty() && !lookup.unnamed && !lookup.local);
+    }
+
+    #[test]
+    fn route_without_a_name_is_not_looked_up_unless_it_has_a_namespace() {
+        let head = Lines::new(&[]);
+        let unnamed = identity(None, "node", "");
+        assert!(unnamed.lookup_request(&head, 0, 0, None).unnamed);
+        let named = identity(Some("main"), "node", "");
+        let lookup = named.lookup_request(&head, 0, 0, None);
+        assert!(!lookup.unnamed && lookup.place.is_empty());
+    }
+
+    #[test]
+    fn route_without_a_cluster_is_local() {
+        for namespace in [None, Some("main")] {
+            let route = identity(namespace, "", "a");
+            assert!(route.lookup_request(&Lines::new(&[]), 0, 0, None).local);
+        }
+    }
+
+    #[test]
+    fn warning_about_an_unnamed_route_is_logged_once() {
+        let mut lines = Vec::new();
+        identity(None, "node", "a").warn_if_unnamed(b"node", |line| lines.push(line.to_owned()));
+        assert!(lines.is_empty());
+        for _ in 0..2 {
+            let unnamed = identity(None, "node", "");
+            unnamed.warn_if_unnamed(b"node", |line| lines.push(line.to_owned()));
+        }
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].starts_with("a route to the cluster \"node\" has no name"));
+    }
+}

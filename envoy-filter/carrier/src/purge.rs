@@ -1,0 +1,64 @@
+//! Purges: requests that are not forwarded, and their lines in the log.
+
+use sszip_core::cache::process::wake::Waiter;
+use sszip_core::exchange::drive::Driver;
+use sszip_core::exchange::PurgeRequest;
+
+use crate::head::MessageHead;
+
+/// A line for the log about a finished purge. The access log has the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PurgeLine {
+    /// The line.
+    pub text: String,
+    /// The purge failed.
+    pub is_error: bool,
+}
+
+/// Returns the input of a purge; `now` is the monotonic clock in milliseconds.
+pub fn purge_request(head: &impl MessageHead, waiter: Waiter, now: u64) -> PurgeRequest<'_> {
+    PurgeRequest {
+        method: head.method(),
+        query: head.query(),
+        namespace: None,
+        waiter,
+        now,
+    }
+}
+
+/// Formats the line about a finished purge; `None`: the driver has no response.
+pub fn result_line(query: &[u8], driver: &Driver) -> Option<PurgeLine> {
+    let exchange = driver.exchange()?;
+    let body: Vec<u8> = exchange.body().flatten().copied().collect();
+    Some(format_result(query, exchange.status(), &body))
+}
+
+fn format_result(query: &[u8], status: u16, body: &[u8]) -> PurgeLine {
+    let query = query.escape_ascii();
+    let body = body.trim_ascii_end().escape_ascii();
+    PurgeLine {
+        text: format!("purge of \"{query}\": {status} {body}"),
+        is_error: status >= 500,
+    }
+}
+
+/// Formats the line about a client that closed its connection before the response. The owner
+/// continues the purge.
+pub fn abandoned_line(query: &[u8]) -> String {
+    let query = query.escape_ascii();
+    format!("purge of \"{query}\": its client has gone before it was answered")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{abandoned_line, format_result};
+
+    #[test]
+    fn purge_lines_are_single_lines_and_have_the_status() {
+        let line = format_result(b"key=a\nb", 200, b"{\"purged\":1}\n");
+        assert_eq!(line.text, "purge of \"key=a\\nb\": 200 {\\\"purged\\\":1}");
+        assert!(!line.is_error);
+        assert!(format_result(b"", 503, b"").is_error && !format_result(b"", 405, b"").is_error);
+        assert!(abandoned_line(b"a\nb").starts_with("purge of \"a\\nb\": "));
+    }
+}

@@ -1,0 +1,217 @@
+//! Heads of responses, and the step that follows them.
+
+use sszip_core::cache::use_stale::UpstreamFailure;
+use sszip_core::exchange::drive::{Driver, Step};
+use sszip_core::exchange::{Header, Misuse, ResponseHead};
+
+use crate::head::{HeaderMap, MessageHead};
+
+/// Header that a route may add with the value `%UPSTREAM_PROTOCOL%`, since Envoy does not report
+/// the upstream's protocol to filters. The filter removes it.
+const UPSTREAM_PROTOCOL: &str = "sszip-upstream-protocol";
+
+/// The head of a response as the upstream or Envoy sent it.
+#[derive(Clone, Debug)]
+pub struct ReceivedHead<Head> {
+    /// The head without the header of the upstream's protocol.
+    pub head: Head,
+    /// Whether the end of the body is distinguishable from an abort.
+    is_delimited: bool,
+}
+
+/// The host's clocks, read within one hook.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// Milliseconds of the monotonic clock.
+    pub monotonic: u64,
+    /// Seconds since 1970.
+    pub wall: u64,
+}
+
+impl<Head: MessageHead> ReceivedHead<Head> {
+    /// Reads a response head, and removes the header of the upstream's protocol. `is_all`: the
+    /// head ends the response.
+    pub fn read(headers: &impl HeaderMap<Head = Head>, is_all: bool) -> Self {
+        let head = headers.read();
+        let is_delimited = is_delimited(&head, is_all);
+        let has_protocol = head.get(UPSTREAM_PROTOCOL).is_some();
+        if !has_protocol {
+            return Self { head, is_delimited };
+        }
+        headers.set(UPSTREAM_PROTOCOL, None);
+        Self {
+            head: headers.read(),
+            is_delimited,
+        }
+    }
+
+    /// Passes the head to the driver, and returns the next step. A stored response that replaces
+    /// the upstream's also replaces the head in Envoy. `failure`: the status of the response, or
+    /// the failure for which Envoy itself responded.
+    ///
+    /// # Errors
+    /// [`Misuse`] unless the driver awaits a response head.
+    pub fn process(
+        &self,
+        driver: &mut Driver,
+        headers: &impl HeaderMap<Head = Head>,
+        failure: UpstreamFailure,
+        now: Now,
+    ) -> Result<Step, Misuse> {
+        let response = response_head(&self.head, self.is_delimited, now.wall);
+        if !driver.upstream_head(response.clone(), failure, now.monotonic)? {
+            return driver.response_head(response);
+        }
+        replace_head(&self.head, driver, headers);
+        let stored = headers.read();
+        driver.response_head(response_head(&stored, self.is_delimited, now.wall))
+    }
+}
+
+/// Whether the end of the body is distinguishable from an abort. It is not in HTTP/1, if the body
+/// ends with the connection.
+pub fn is_delimited(head: &impl MessageHead, is_all: bool) -> bool {
+    let codings = head.get("transfer-encoding").unwrap_or_default();
+    is_all
+        || head.content_length().is_some()
+        || codings.to_ascii_lowercase().ends_with(b"chunked")
+        || matches!(head.get(UPSTREAM_PROTOCOL), Some(b"HTTP/2" | b"HTTP/3"))
+}
+
+/// Converts a response head for the driver. `wall` is the time in seconds since 1970.
+pub fn response_head<Head: MessageHead>(
+    head: &Head,
+    is_delimited: bool,
+    wall: u64,
+) -> ResponseHead<impl Iterator<Item = Header<'_>> + Clone> {
+    ResponseHead {
+        status: head.status(),
+        content_length: head.content_length(),
+        fields: head.plain(),
+        delimited: is_delimited,
+        now: wall,
+        unbuffered: false,
+        subrequest: false,
+        coding_allowed: true,
+        host_writes_vary: false,
+    }
+}
+
+/// Whether the client receives the response with which Envoy itself reports `failure`: no other
+/// response replaces it.
+pub fn passes_failure(driver: &mut Driver, failure: UpstreamFailure, now: u64) -> bool {
+    !driver.upstream_failed(failure, now) && !driver.has_response_without_upstream(failure)
+}
+
+/// Applies the driver's edits to the response head.
+pub fn edit_head(driver: Option<&Driver>, headers: &impl HeaderMap) {
+    if let Some(exchange) = driver.and_then(Driver::exchange) {
+        headers.edit(exchange.head_edits());
+        if exchange.status() != 0 {
+            set_status(headers, exchange.status());
+        }
+    }
+}
+
+/// Replaces the response head by the driver's head.
+fn replace_head(head: &impl MessageHead, driver: &Driver, headers: &impl HeaderMap) {
+    let names: Vec<_> = head.plain().map(|(name, _)| name.to_vec()).collect();
+    for name in names {
+        headers.set(&String::from_utf8_lossy(&name), None);
+    }
+    if let Some(exchange) = driver.exchange() {
+        headers.edit(exchange.head_edits());
+        set_status(headers, exchange.status());
+    }
+}
+
+fn set_status(headers: &impl HeaderMap, status: u16) {
+    headers.set(":status", Some(status.to_string().as_bytes()));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::sync::Arc;
+
+    use sszip_core::cache::process::Process;
+    use sszip_core::cache::use_stale::UpstreamFailure;
+    use sszip_core::config::ConfigBlock;
+    use sszip_core::exchange::drive::{BodyLength, Step};
+
+    use super::{edit_head, is_delimited, Now, ReceivedHead};
+    use crate::head::tests::{Lines, MemoryHeaders};
+    use crate::head::{HeaderMap, MessageHead};
+    use crate::request::start_exchange;
+
+    #[test]
+    fn end_of_a_body_is_distinguishable_by_length_coding_or_protocol() {
+        for (line, expected) in [
+            (("content-length", "5"), true),
+            (("transfer-encoding", "gzip, Chunked"), true),
+            (("transfer-encoding", "gzip"), false),
+            (("sszip-upstream-protocol", "HTTP/2"), true),
+            (("sszip-upstream-protocol", "HTTP/1.1"), false),
+        ] {
+            assert_eq!(
+                is_delimited(&Lines::new(&[line]), false),
+                expected,
+                "{line:?}"
+            );
+        }
+        assert!(is_delimited(&Lines::new(&[]), true) && !is_delimited(&Lines::new(&[]), false));
+    }
+
+    #[test]
+    fn protocol_of_the_upstream_is_removed_from_the_head() {
+        let lines = Lines::new(&[(":status", "200"), ("sszip-upstream-protocol", "HTTP/2")]);
+        let headers = MemoryHeaders(RefCell::new(lines));
+        let received = ReceivedHead::read(&headers, false);
+        assert!(received.is_delimited);
+        assert_eq!(received.head, Lines::new(&[(":status", "200")]));
+        assert_eq!(headers.read(), received.head);
+    }
+
+    #[test]
+    fn compressible_response_is_buffered_and_its_head_is_edited() {
+        let mut directives = ConfigBlock::default();
+        directives.set("enable", &[b"on"]).expect("a valid setting");
+        let config = Arc::new(directives.resolve(Process::default()));
+        let request = Lines::new(&[
+            (":method", "GET"),
+            (":path", "/"),
+            (":authority", "a"),
+            ("accept-encoding", "gzip"),
+        ]);
+        let mut driver = start_exchange(&config, &request).expect("the head is valid");
+        driver.required_body(BodyLength::Known(0));
+        let body = vec![b'a'; 5000];
+        let response = Lines::new(&[
+            (":status", "200"),
+            ("content-type", "application/json"),
+            ("content-length", "5000"),
+        ]);
+        let headers = MemoryHeaders(RefCell::new(response));
+        let received = ReceivedHead::read(&headers, false);
+        let now = Now {
+            monotonic: 1,
+            wall: 1,
+        };
+        let failure = UpstreamFailure::Status(received.head.status());
+        let step = received.process(&mut driver, &headers, failure, now);
+        assert!(matches!(step, Ok(Step::Buffer)), "{step:?}");
+        assert!(matches!(driver.piece(&body), Ok(Step::Await)));
+        let step = match driver.end() {
+            Ok(Step::RunJob(mut job)) => {
+                job.run();
+                driver.job_done(job)
+            }
+            step => step.expect("a body is awaited"),
+        };
+        assert!(matches!(step, Step::Send), "{step:?}");
+        edit_head(Some(&driver), &headers);
+        let head = headers.read();
+        assert_eq!(head.get("content-encoding"), Some(&b"gzip"[..]));
+        assert!(head.content_length().is_some_and(|length| length < 5000));
+    }
+}
