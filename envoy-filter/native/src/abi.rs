@@ -2,6 +2,10 @@
 //! Envoy 1.40 (`source/extensions/dynamic_modules/abi/abi.h`). The ABI is
 //! released, and changes only by additions (envoy #47435).
 //!
+//! Each type names its counterpart in `abi.h`, where `type_` is short for
+//! `envoy_dynamic_module_type_`. A module that is compiled from this file
+//! compares layouts and values with a running Envoy (tests/envoy/test_abi.py).
+//!
 //! Callbacks are called on the thread of the hook, except the callbacks of
 //! schedulers, which any thread may call. Envoy calls the hooks of a
 //! configuration on the main thread.
@@ -15,17 +19,19 @@ use std::marker::PhantomData;
 /// is different.
 pub const VERSION: *const c_char = c"v0.2.0".as_ptr();
 
-/// Envoy's `DynamicModuleHttpFilter`, the filter of one stream.
+/// The filter of one stream (`type_http_filter_envoy_ptr`).
 pub type FilterPtr = *mut c_void;
-/// Envoy's `DynamicModuleHttpFilterConfig`.
+/// The configuration of a filter (`type_http_filter_config_envoy_ptr`).
 pub type FilterConfigPtr = *mut c_void;
 /// Envoy's scheduler, which calls a hook of a filter on the filter's own
-/// thread.
+/// thread (`type_http_filter_scheduler_module_ptr`, and the same for a
+/// configuration).
 pub type SchedulerPtr = *mut c_void;
-/// Envoy's `envoy_dynamic_module_type_metrics_result`; 0 is success.
+/// Result of a callback for metrics (`type_metrics_result`); 0 is success.
 pub type MetricsResult = u32;
 
-/// A slice of bytes that Envoy owns, as its callbacks return it.
+/// A slice of bytes that Envoy owns, as its callbacks return it
+/// (`type_envoy_buffer`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EnvoyBuffer {
@@ -55,7 +61,8 @@ impl EnvoyBuffer {
     }
 }
 
-/// Bytes that the module owns, borrowed for the time of a call.
+/// Bytes that the module owns, borrowed for the time of a call
+/// (`type_module_buffer`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ModuleBuffer<'a> {
@@ -82,7 +89,9 @@ impl<'a> ModuleBuffer<'a> {
     }
 }
 
-/// A header whose name and value the module owns, passed to Envoy's callbacks.
+/// A header whose name and value the module owns, passed to Envoy's callbacks
+/// (`type_module_http_header`, and with the same layout
+/// `type_module_key_value_pair`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ModuleHeader<'a> {
@@ -92,7 +101,8 @@ pub struct ModuleHeader<'a> {
     pub value: ModuleBuffer<'a>,
 }
 
-/// A header whose name and value Envoy owns, passed to the module's hooks.
+/// A header whose name and value Envoy owns, passed to the module's hooks
+/// (`type_envoy_http_header`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EnvoyHeader {
@@ -102,7 +112,8 @@ pub struct EnvoyHeader {
     pub value: EnvoyBuffer,
 }
 
-/// The header map of a stream that a callback reads or changes.
+/// The header map of a stream that a callback reads or changes
+/// (`type_http_header_type`).
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderType {
@@ -114,7 +125,8 @@ pub enum HeaderType {
     ResponseTrailers = 3,
 }
 
-/// The body buffer of a stream that a callback reads or changes.
+/// The body buffer of a stream that a callback reads or changes
+/// (`type_http_body_type`).
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyType {
@@ -128,7 +140,8 @@ pub enum BodyType {
     BufferedResponse = 3,
 }
 
-/// The status that a hook for headers returns to Envoy.
+/// The status that a hook for headers returns to Envoy
+/// (`type_on_http_filter_request_headers_status`, and the same for responses).
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadersStatus {
@@ -136,11 +149,10 @@ pub enum HeadersStatus {
     Continue = 0,
     /// Stop the headers; the body is passed to this filter.
     StopIteration = 1,
-    /// Stop the headers and buffer the body.
-    StopAllIterationAndBuffer = 3,
 }
 
-/// The status that a hook for a body returns to Envoy.
+/// The status that a hook for a body returns to Envoy
+/// (`type_on_http_filter_request_body_status`, and the same for responses).
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyStatus {
@@ -152,7 +164,8 @@ pub enum BodyStatus {
     StopIterationNoBuffer = 3,
 }
 
-/// The status that a hook for trailers returns to Envoy.
+/// The status that a hook for trailers returns to Envoy
+/// (`type_on_http_filter_request_trailers_status`, and the same for responses).
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrailersStatus {
@@ -162,7 +175,8 @@ pub enum TrailersStatus {
     StopIteration = 1,
 }
 
-/// The status that the hook for a local reply returns to Envoy.
+/// The status that the hook for a local reply returns to Envoy
+/// (`type_on_http_filter_local_reply_status`).
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalReplyStatus {
@@ -170,28 +184,27 @@ pub enum LocalReplyStatus {
     Continue = 0,
 }
 
-/// Result of starting a callout.
+/// Result of starting a callout (`type_http_callout_init_result`). Envoy may
+/// return any of its values, so all of them are here.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CalloutResult {
     /// The callout is in flight.
     Success = 0,
-    /// The request cannot be created, or its upstream is not available.
-    CannotCreateRequest = 1,
+    /// The request head lacks a required header.
+    MissingRequiredHeaders = 1,
     /// The cluster does not exist.
     ClusterNotFound = 2,
-    /// The request head lacks a required header.
-    MissingRequiredHeaders = 3,
     /// A callout with this id exists.
-    DuplicateCalloutId = 4,
+    DuplicateCalloutId = 3,
+    /// The request cannot be created, or its upstream is not available.
+    CannotCreateRequest = 4,
 }
 
-/// The level of a line in Envoy's log.
+/// The level of a line in Envoy's log (`type_log_level`).
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Details for debugging.
-    Debug = 1,
     /// Events of normal operation.
     Info = 2,
     /// Conditions that an operator should examine.
@@ -200,7 +213,8 @@ pub enum LogLevel {
     Error = 4,
 }
 
-/// An attribute of a request that a callback reads: its route, cluster, protocol or connection.
+/// An attribute of a request that a callback reads: its route, cluster, protocol or connection
+/// (`type_attribute_id`).
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attribute {
@@ -447,120 +461,4 @@ extern "C" {
     pub fn envoy_dynamic_module_callback_http_filter_config_scheduler_delete(
         scheduler: SchedulerPtr,
     );
-}
-
-/// Assertions on the layout and the numbers of `abi.h` of Envoy 1.40, under its
-/// names without `envoy_dynamic_module_type_`. A mistake in this file fails
-/// these tests rather than in Envoy.
-#[cfg(test)]
-mod layout {
-    use super::*;
-    use std::mem::{align_of, offset_of, size_of};
-
-    #[test]
-    fn struct_layouts_equal_the_c_header() {
-        // envoy_buffer, module_buffer: { const char* ptr; size_t length; }
-        assert_eq!(
-            (size_of::<EnvoyBuffer>(), align_of::<EnvoyBuffer>()),
-            (16, 8)
-        );
-        assert_eq!(offset_of!(EnvoyBuffer, ptr), 0);
-        assert_eq!(offset_of!(EnvoyBuffer, length), 8);
-        assert_eq!(
-            (
-                size_of::<ModuleBuffer<'_>>(),
-                align_of::<ModuleBuffer<'_>>()
-            ),
-            (16, 8)
-        );
-        assert_eq!(offset_of!(ModuleBuffer<'_>, ptr), 0);
-        assert_eq!(offset_of!(ModuleBuffer<'_>, length), 8);
-        // envoy_http_header, module_http_header: { const char* key_ptr; size_t
-        // key_length; const char* value_ptr; size_t value_length; }.
-        // module_key_value_pair is two module_buffers, which have the same
-        // layout.
-        assert_eq!(
-            (size_of::<EnvoyHeader>(), align_of::<EnvoyHeader>()),
-            (32, 8)
-        );
-        assert_eq!(offset_of!(EnvoyHeader, key), 0);
-        assert_eq!(offset_of!(EnvoyHeader, value), 16);
-        assert_eq!(
-            (
-                size_of::<ModuleHeader<'_>>(),
-                align_of::<ModuleHeader<'_>>()
-            ),
-            (32, 8)
-        );
-        assert_eq!(offset_of!(ModuleHeader<'_>, key), 0);
-        assert_eq!(offset_of!(ModuleHeader<'_>, value), 16);
-        // opaque pointers
-        assert_eq!(
-            [size_of::<FilterPtr>(), size_of::<FilterConfigPtr>()],
-            [8, 8]
-        );
-        assert_eq!(size_of::<SchedulerPtr>(), 8);
-    }
-
-    #[test]
-    fn enum_sizes_equal_an_unsigned_int() {
-        assert_eq!(size_of::<HeaderType>(), 4);
-        assert_eq!(size_of::<BodyType>(), 4);
-        assert_eq!(size_of::<HeadersStatus>(), 4);
-        assert_eq!(size_of::<BodyStatus>(), 4);
-        assert_eq!(size_of::<TrailersStatus>(), 4);
-        assert_eq!(size_of::<LocalReplyStatus>(), 4);
-        assert_eq!(size_of::<LogLevel>(), 4);
-        assert_eq!(size_of::<Attribute>(), 4);
-        assert_eq!(size_of::<MetricsResult>(), 4);
-    }
-
-    #[test]
-    fn enum_values_equal_the_c_header() {
-        // http_header_type: RequestHeader, RequestTrailer, ResponseHeader, ResponseTrailer
-        assert_eq!(
-            [HeaderType::Request as u32, HeaderType::Response as u32],
-            [0, 2]
-        );
-        // http_body_type: ReceivedRequestBody, BufferedRequestBody, ReceivedResponseBody,
-        // BufferedResponseBody
-        assert_eq!(BodyType::ReceivedRequest as u32, 0);
-        assert_eq!(BodyType::BufferedRequest as u32, 1);
-        assert_eq!(BodyType::ReceivedResponse as u32, 2);
-        assert_eq!(BodyType::BufferedResponse as u32, 3);
-        // on_http_filter_request_headers_status, ..._response_headers_status: Continue,
-        // StopIteration, ContinueAndDontEndStream, StopAllIterationAndBuffer,
-        // StopAllIterationAndWatermark
-        assert_eq!(HeadersStatus::Continue as u32, 0);
-        assert_eq!(HeadersStatus::StopIteration as u32, 1);
-        assert_eq!(HeadersStatus::StopAllIterationAndBuffer as u32, 3);
-        // on_http_filter_request_body_status, ..._response_body_status: Continue,
-        // StopIterationAndBuffer, StopIterationAndWatermark, StopIterationNoBuffer
-        assert_eq!(BodyStatus::Continue as u32, 0);
-        assert_eq!(BodyStatus::StopIterationAndBuffer as u32, 1);
-        assert_eq!(BodyStatus::StopIterationNoBuffer as u32, 3);
-        // on_http_filter_request_trailers_status, ..._response_trailers_status: Continue,
-        // StopIteration
-        assert_eq!(
-            [
-                TrailersStatus::Continue as u32,
-                TrailersStatus::StopIteration as u32
-            ],
-            [0, 1]
-        );
-        // on_http_filter_local_reply_status: Continue, ContinueAndResetStream
-        assert_eq!(LocalReplyStatus::Continue as u32, 0);
-        // log_level: Trace, Debug, Info, Warn, Error, Critical, Off
-        assert_eq!([LogLevel::Debug as u32, LogLevel::Info as u32], [1, 2]);
-        assert_eq!([LogLevel::Warn as u32, LogLevel::Error as u32], [3, 4]);
-        // attribute_id: request.path is 0, and destination.port the 28th after source.port;
-        // xds.route_name follows xds.listener_metadata
-        assert_eq!(
-            [
-                Attribute::DestinationPort as u32,
-                Attribute::XdsRouteName as u32
-            ],
-            [27, 61]
-        );
-    }
 }
