@@ -86,7 +86,9 @@ ngx_http_sszip_init_zone(ngx_shm_zone_t *zone, void *data)
 
     zone->data = pool->data;
 
-    if (sszip_metrics_board_init(zone->data) != SSZIP_STATUS_OK) {
+    if (sszip_metrics_board_init(zone->data, ngx_http_sszip_now())
+        != SSZIP_STATUS_OK)
+    {
         ngx_log_error(NGX_LOG_EMERG, zone->shm.log, 0,
                       "sszip: no memory for counters in zone \"%V\"",
                       &zone->shm.name);
@@ -122,6 +124,7 @@ ngx_http_sszip_metrics_board(sszip_metrics_board *board)
      */
 
     board->worker = ngx_process_slot;
+    board->now = ngx_http_sszip_now();
     board->host = ngx_http_sszip_str(&host);
 
     return 1;

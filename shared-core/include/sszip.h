@@ -2074,6 +2074,10 @@ typedef struct {
      */
     size_t worker;
     /*
+     Milliseconds of `CLOCK_MONOTONIC`, read for this call.
+     */
+    uint64_t now;
+    /*
      Name and version of the host: "nginx/1.22.1".
      */
     sszip_str host;
@@ -2103,12 +2107,13 @@ size_t sszip_metrics_board_size(void);
  contains counters already, which are kept if this version wrote them. It is
  the host's; the library uses it only in calls to which a
  `sszip_metrics_board` with it is passed.
+ `now` is the start of their history otherwise.
 
  # Safety
  `memory` is NULL or points at `sszip_metrics_board_size()` bytes, aligned
  for `uint64_t`, which are used for nothing else as long as boards have it.
  */
-sszip_status sszip_metrics_board_init(void *memory);
+sszip_status sszip_metrics_board_init(void *memory, uint64_t now);
 
 /*
  Counts a finished exchange. Later calls for the same exchange count

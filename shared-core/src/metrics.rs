@@ -67,6 +67,19 @@ const NODE_ERRORS: usize = NODE_STATUSES + STATUS_CLASSES.len();
 /// Number of counters.
 pub const COUNTERS: usize = NODE_ERRORS + KINDS;
 
+/// Numbers of the counters in the history of a metrics board: requests, requests that the node has
+/// answered, hits by cache status, and misses by cache status.
+#[cfg(not(target_family = "wasm"))]
+pub(crate) const HISTORY: [usize; 7] = [
+    Total::Requests as usize,
+    Total::NodeRequests as usize,
+    STATUSES + CacheStatus::Hit as usize,
+    STATUSES + CacheStatus::Updating as usize,
+    STATUSES + CacheStatus::Stale as usize,
+    STATUSES + CacheStatus::Miss as usize,
+    STATUSES + CacheStatus::Revalidated as usize,
+];
+
 /// Classes of status codes (RFC 9110, 15).
 const STATUS_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 

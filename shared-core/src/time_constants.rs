@@ -1,4 +1,4 @@
-//! Times of the cache that no directive sets.
+//! Times of the cache and the status page that no directive sets.
 //!
 //! They are constants. With the feature `faults` the environment variable `SSZIP_TIMES` replaces
 //! some of them (`SSZIP_TIMES="confirmation_delay=300ms link_silence=30s"`), so that a test
@@ -53,6 +53,9 @@ times! {
 
     /// Interval at which the owner renews a process's [`memory_lease`].
     memory_lease_renewal = 250;
+
+    /// Interval of the samples in the history of a metrics board.
+    history_interval = 15_000;
 }
 
 #[cfg(feature = "faults")]

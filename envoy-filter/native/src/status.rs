@@ -2,11 +2,13 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use sszip_core::exchange::drive::Driver;
 use sszip_core::metrics;
 use sszip_core::status::board::MetricsBoard;
+
+use crate::clock;
 
 static BOARD: OnceLock<MetricsBoard> = OnceLock::new();
 
@@ -18,7 +20,7 @@ pub fn count() {
     let numbers: Vec<_> = (0..MetricsBoard::LENGTH)
         .map(|_| Default::default())
         .collect();
-    if let Some(board) = MetricsBoard::init(Vec::leak(numbers), wall()) {
+    if let Some(board) = MetricsBoard::init(Vec::leak(numbers), clock::wall(), clock::monotonic()) {
         let _ = BOARD.set(board);
     }
 }
@@ -43,7 +45,7 @@ pub fn tally(
         return;
     };
     if let Some(board) = BOARD.get() {
-        THREAD.with(|thread| board.count(*thread, &tally));
+        THREAD.with(|thread| board.count(*thread, &tally, clock::monotonic()));
     }
     also(&tally);
 }
@@ -54,10 +56,4 @@ pub fn board(gauges: [u64; metrics::GAUGES.len()]) -> Option<MetricsBoard> {
     // the gauges are the sum over all workers
     board.set_gauges(0, gauges);
     Some(board)
-}
-
-/// Reads the system clock, in seconds since 1970.
-pub fn wall() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
 }

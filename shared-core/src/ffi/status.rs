@@ -32,6 +32,8 @@ pub struct sszip_metrics_board {
     /// Number of this worker. No other live worker has the same, and one
     /// thread at a time counts with it.
     pub worker: usize,
+    /// Milliseconds of `CLOCK_MONOTONIC`, read for this call.
+    pub now: u64,
     /// Name and version of the host: "nginx/1.22.1".
     pub host: sszip_str,
 }
@@ -56,15 +58,17 @@ pub extern "C" fn sszip_metrics_board_size() -> usize {
 /// contains counters already, which are kept if this version wrote them. It is
 /// the host's; the library uses it only in calls to which a
 /// `sszip_metrics_board` with it is passed.
+/// `now` is the start of their history otherwise.
 ///
 /// # Safety
 /// `memory` is NULL or points at `sszip_metrics_board_size()` bytes, aligned
 /// for `uint64_t`, which are used for nothing else as long as boards have it.
 #[no_mangle]
-pub unsafe extern "C" fn sszip_metrics_board_init(memory: *mut c_void) -> sszip_status {
+pub unsafe extern "C" fn sszip_metrics_board_init(memory: *mut c_void, now: u64) -> sszip_status {
     boundary(|| {
         // SAFETY: the function's contract.
-        match unsafe { numbers(memory) }.and_then(|numbers| MetricsBoard::init(numbers, wall())) {
+        let numbers = unsafe { numbers(memory) };
+        match numbers.and_then(|numbers| MetricsBoard::init(numbers, wall(), now)) {
             Some(_) => sszip_status::SSZIP_STATUS_OK,
             None => sszip_status::SSZIP_STATUS_NULL,
         }
@@ -99,18 +103,18 @@ pub unsafe extern "C" fn sszip_exchange_count(
     boundary(|| {
         let exchange = borrow_mut!(exchange);
         // SAFETY: the function's contract.
-        let (counters, worker) = match unsafe { board_of(board) } {
+        let (counters, board) = match unsafe { board_of(board) } {
             Ok(board) => board,
             Err(status) => return status,
         };
         let now = Instant::now();
         let elapsed = now.duration_since(exchange.since).as_micros();
         if let Some(tally) = exchange.driver.metrics(u64::try_from(elapsed).ok()) {
-            counters.count(worker, &tally);
+            counters.count(board.worker, &tally, board.now);
         }
         if SHOWN.get().is_none_or(|shown| now >= shown + SHOWN_EVERY) {
             SHOWN.set(Some(now));
-            show_open(exchange, counters, worker);
+            show_open(exchange, counters, board.worker);
         }
         sszip_status::SSZIP_STATUS_OK
     })
@@ -130,14 +134,14 @@ pub unsafe extern "C" fn sszip_metrics_board_set_gauges(
 ) -> sszip_status {
     boundary(|| {
         // SAFETY: the function's contract.
-        let (counters, worker) = match unsafe { board_of(board) } {
+        let (counters, board) = match unsafe { board_of(board) } {
             Ok(board) => board,
             Err(status) => return status,
         };
         if let Some(tally) = ExchangeTally::from_process(&PROCESS.shared) {
-            counters.count(worker, &tally);
+            counters.count(board.worker, &tally, board.now);
         }
-        counters.set_request_gauges(worker, &PROCESS);
+        counters.set_request_gauges(board.worker, &PROCESS);
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -153,11 +157,11 @@ pub unsafe extern "C" fn sszip_metrics_board_reset_gauges(
 ) -> sszip_status {
     boundary(|| {
         // SAFETY: the function's contract.
-        let (counters, worker) = match unsafe { board_of(board) } {
+        let (counters, board) = match unsafe { board_of(board) } {
             Ok(board) => board,
             Err(status) => return status,
         };
-        counters.set_gauges(worker, [0; GAUGES.len()]);
+        counters.set_gauges(board.worker, [0; GAUGES.len()]);
         sszip_status::SSZIP_STATUS_OK
     })
 }
@@ -172,19 +176,19 @@ fn show(process: &Process, counters: MetricsBoard, worker: usize) {
     counters.set_gauges(worker, gauges(process, 0));
 }
 
-/// Returns the counters of a board and the number of the worker.
+/// Returns the counters of a board, and the board.
 ///
 /// # Safety
 /// `board` is NULL or valid.
-unsafe fn board_of(
+unsafe fn board_of<'a>(
     board: *const sszip_metrics_board,
-) -> Result<(MetricsBoard, usize), sszip_status> {
+) -> Result<(MetricsBoard, &'a sszip_metrics_board), sszip_status> {
     // SAFETY: the function's contract.
     let board = unsafe { sized(board) }?;
     // SAFETY: the function's contract.
     let counters = unsafe { numbers(board.memory) }.and_then(MetricsBoard::attach);
     let counters = counters.ok_or(sszip_status::SSZIP_STATUS_NULL)?;
-    Ok((counters, board.worker))
+    Ok((counters, board))
 }
 
 /// Responds to a status request, in place of a lookup and with its actions.
@@ -247,12 +251,12 @@ pub unsafe extern "C" fn sszip_metrics_board_read(
     boundary(|| {
         check_results!(metrics, nmetrics);
         // SAFETY: the function's contract.
-        let (counters, worker) = match unsafe { board_of(board) } {
+        let (counters, board) = match unsafe { board_of(board) } {
             Ok(board) => board,
             Err(status) => return status,
         };
         // the gauges of this worker may be as old as its last request
-        show(&PROCESS, counters, worker);
+        show(&PROCESS, counters, board.worker);
         let (names, numbers): (Vec<_>, Vec<_>) = flat_metrics(counters).into_iter().unzip();
         let found: Vec<sszip_metric> = names
             .iter()

@@ -4,8 +4,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::histogram::{bucket_of, BUCKETS};
+use super::history::History;
 use crate::cache::process::Process;
-use crate::metrics::{names, ExchangeTally, LatencyKind, COUNTERS, GAUGES};
+use crate::metrics::{self, names, ExchangeTally, LatencyKind, COUNTERS, GAUGES};
 
 /// Number of parts. Each worker except the last has its own part; further workers share the last
 /// one.
@@ -31,6 +32,10 @@ const LAYOUT: usize = 0;
 const SINCE: usize = 1;
 const HEAD: usize = 8;
 
+/// Number of values in a sample of the history: some counters, and the histograms of latencies.
+const SAMPLE: usize = metrics::HISTORY.len() + AGES - HISTOGRAMS;
+const HISTORY: usize = HEAD + PARTS * PART;
+
 /// The shared memory with the metrics of a host's process, or of several, as an array of counters.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricsBoard(&'static [AtomicU64]);
@@ -50,6 +55,21 @@ pub struct MetricsTotals {
     pub gauges: [u64; GAUGES.len()],
 }
 
+/// The metrics of all workers together in one interval of the history.
+#[derive(Clone, Copy, Debug)]
+pub struct IntervalMetrics {
+    /// Number of requests.
+    pub requests: u64,
+    /// Number of requests that the node has answered.
+    pub node_requests: u64,
+    /// Number of hits.
+    pub hits: u64,
+    /// Number of misses.
+    pub misses: u64,
+    /// Histograms in the order of [`LatencyKind::ALL`].
+    pub times: [LatencyHistogram; LatencyKind::ALL.len()],
+}
+
 /// A histogram of durations, in microseconds unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct LatencyHistogram {
@@ -61,19 +81,21 @@ pub struct LatencyHistogram {
 
 impl MetricsBoard {
     /// Number of values in the memory of a board.
-    pub const LENGTH: usize = HEAD + PARTS * PART;
+    pub const LENGTH: usize = HISTORY + History::<SAMPLE>::LENGTH;
 
     /// Initializes a board in memory of [`LENGTH`](Self::LENGTH) values, by the first process that
-    /// maps it. Present counts are kept, unless another version has written them. `now` is in
-    /// seconds since 1970. `None`: the memory has fewer values.
-    pub fn init(numbers: &'static [AtomicU64], now: u64) -> Option<Self> {
+    /// maps it. Present counts are kept, unless another version has written them. `wall` is in
+    /// seconds since 1970, `now` in milliseconds of the monotonic clock. `None`: the memory has
+    /// fewer values.
+    pub fn init(numbers: &'static [AtomicU64], wall: u64, now: u64) -> Option<Self> {
         let board = Self::attach(numbers)?;
         let layout = layout();
         if board.0[LAYOUT].swap(layout, Ordering::Relaxed) != layout {
             for number in &board.0[HEAD..] {
                 number.store(0, Ordering::Relaxed);
             }
-            board.0[SINCE].store(now, Ordering::Relaxed);
+            board.0[SINCE].store(wall, Ordering::Relaxed);
+            board.samples().start(now);
         }
         Some(board)
     }
@@ -84,9 +106,10 @@ impl MetricsBoard {
         Some(Self(numbers.get(..Self::LENGTH)?))
     }
 
-    /// Adds the metrics of one finished exchange to the part of a worker. No other running worker
-    /// may have the number `worker`.
-    pub fn count(self, worker: usize, tally: &ExchangeTally) {
+    /// Adds the metrics of one finished exchange to the part of a worker, at `now` in milliseconds
+    /// of the monotonic clock. No other running worker may have the number `worker`.
+    pub fn count(self, worker: usize, tally: &ExchangeTally, now: u64) {
+        self.samples().sample(now, || self.sample());
         match worker < SHARED {
             true => self.add(worker, tally, |number, by| {
                 // with one writer this takes a tenth of the time of an atomic addition
@@ -136,26 +159,56 @@ impl MetricsBoard {
     /// Computes the sums over the parts of all workers.
     pub fn totals(self) -> MetricsTotals {
         let mut all = [0; PART];
-        for part in self.0[HEAD..].chunks_exact(PART) {
+        for part in self.parts() {
             for (sum, number) in all.iter_mut().zip(part) {
                 *sum = u64::wrapping_add(*sum, number.load(Ordering::Relaxed));
             }
         }
-        let times = |at: usize| {
-            let of = &all[at..][..HISTOGRAM_LENGTH];
-            LatencyHistogram {
-                buckets: std::array::from_fn(|bucket| of[bucket]),
-                sum: of[BUCKETS],
-            }
-        };
         MetricsTotals {
             since: self.0[SINCE].load(Ordering::Relaxed),
             counters: all[..COUNTERS].to_vec(),
-            times: LatencyKind::ALL
-                .map(|time| times(HISTOGRAMS + time as usize * HISTOGRAM_LENGTH)),
-            ages: times(AGES),
+            times: latency_histograms(&all[HISTOGRAMS..]),
+            ages: LatencyHistogram::new(&all[AGES..]),
             gauges: std::array::from_fn(|gauge| all[GAUGE + gauge]),
         }
+    }
+
+    /// Computes the metrics of the last intervals before `now`, in milliseconds of the monotonic
+    /// clock; the oldest is the first. `None`: the metrics of an interval are unknown.
+    pub fn history(self, now: u64) -> Vec<Option<IntervalMetrics>> {
+        let increments = self.samples().increments(now, self.sample());
+        let interval = |sample: [u64; SAMPLE]| {
+            let [requests, node_requests, hit, updating, stale, miss, revalidated, times @ ..] =
+                &sample;
+            IntervalMetrics {
+                requests: *requests,
+                node_requests: *node_requests,
+                hits: hit + updating + stale,
+                misses: miss + revalidated,
+                times: latency_histograms(times),
+            }
+        };
+        increments.into_iter().map(|it| it.map(interval)).collect()
+    }
+
+    /// Computes the sums of the values in a sample over the parts of all workers.
+    fn sample(self) -> [u64; SAMPLE] {
+        let mut sample = [0; SAMPLE];
+        for part in self.parts() {
+            let positions = metrics::HISTORY.into_iter().chain(HISTOGRAMS..AGES);
+            for (sum, at) in sample.iter_mut().zip(positions) {
+                *sum = u64::wrapping_add(*sum, part[at].load(Ordering::Relaxed));
+            }
+        }
+        sample
+    }
+
+    fn samples(self) -> History<SAMPLE> {
+        History::attach(&self.0[HISTORY..])
+    }
+
+    fn parts(self) -> impl Iterator<Item = &'static [AtomicU64]> {
+        self.0[HEAD..HISTORY].chunks_exact(PART)
     }
 
     #[cfg(test)]
@@ -168,6 +221,21 @@ impl MetricsBoard {
     }
 }
 
+impl LatencyHistogram {
+    /// Returns the histogram at the beginning of a part's values.
+    fn new(values: &[u64]) -> Self {
+        Self {
+            buckets: std::array::from_fn(|bucket| values[bucket]),
+            sum: values[BUCKETS],
+        }
+    }
+}
+
+/// Returns the histograms of [`LatencyKind::ALL`] at the beginning of a part's values.
+fn latency_histograms(values: &[u64]) -> [LatencyHistogram; LatencyKind::ALL.len()] {
+    LatencyKind::ALL.map(|time| LatencyHistogram::new(&values[time as usize * HISTOGRAM_LENGTH..]))
+}
+
 /// Computes the identifier of the board's layout, which differs if other metrics are counted, or at
 /// other positions.
 fn layout() -> u64 {
@@ -177,6 +245,7 @@ fn layout() -> u64 {
         known.update(b"\n");
     }
     known.update(&[PARTS as u8, BUCKETS as u8, GAUGES.len() as u8]);
+    known.update(&MetricsBoard::LENGTH.to_le_bytes());
     let hash = known.finalize();
     hash.as_bytes()
         .first_chunk()

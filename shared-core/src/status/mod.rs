@@ -4,12 +4,14 @@
 //! |---------------|----------------------------------------------|
 //! | `board`       | counters of several workers in shared memory |
 //! | `histogram`   | histograms of durations                      |
+//! | `history`     | samples of counters over the last 15 minutes |
 //! | `report`      | the report as JSON                           |
 //! | `openmetrics` | the report as OpenMetrics, for Prometheus    |
 //! | `page.html`   | the status page, which polls the JSON        |
 
 pub mod board;
 pub mod histogram;
+mod history;
 mod openmetrics;
 pub mod report;
 

@@ -2,9 +2,10 @@
 
 use serde_json::{json, Map, Value};
 
-use super::board::{LatencyHistogram, MetricsTotals};
+use super::board::{IntervalMetrics, LatencyHistogram, MetricsTotals};
 use super::histogram::quantile;
 use crate::metrics::{names, LatencyKind, GAUGES, OTHER};
+use crate::time_constants::history_interval;
 
 /// All metrics that the status location shows, of the workers and the owner.
 #[derive(Clone, Debug)]
@@ -15,6 +16,8 @@ pub struct Report {
     pub now: u64,
     /// Metrics of all workers.
     pub sums: MetricsTotals,
+    /// Metrics of all workers by interval, the oldest first. `None`: they are unknown.
+    pub history: Vec<Option<IntervalMetrics>>,
     /// The report of the store's owner, or `None` if there is no owner or it does not respond.
     pub owner: Option<Value>,
     /// Whether there is an owner.
@@ -159,6 +162,7 @@ impl Report {
             },
             "microseconds": times,
             "hit_age_seconds": ages_json(&self.sums.ages),
+            "history": history_json(&self.history),
             "evicted": total("cache_memory.evicted"),
             "invalid_entries": total("owner.invalid_entries"),
             "verified": families.remove("verified").unwrap_or_else(|| json!({})),
@@ -183,6 +187,35 @@ impl Report {
         text.push('\n');
         text
     }
+}
+
+/// Returns the series of the history, which have a member for each interval; null: it is unknown.
+fn history_json(history: &[Option<IntervalMetrics>]) -> Value {
+    fn series<V: Into<Value>>(
+        history: &[Option<IntervalMetrics>],
+        value: impl Fn(&IntervalMetrics) -> V,
+    ) -> Value {
+        history.iter().map(|it| it.as_ref().map(&value)).collect()
+    }
+    let times = LatencyKind::ALL.into_iter().enumerate();
+    let times: Map<_, _> = times
+        .map(|(at, time)| {
+            let latency = |part| {
+                series(history, move |interval| {
+                    quantile(&interval.times[at].buckets, part)
+                })
+            };
+            let percentiles = json!({ "p50": latency(0.5), "p99": latency(0.99) });
+            (time.name().into(), percentiles)
+        })
+        .collect();
+    json!({
+        "interval_seconds": history_interval() as f64 / 1000.0,
+        "requests": series(history, |interval| interval.requests),
+        "node_requests": series(history, |interval| interval.node_requests),
+        "hit_ratio": series(history, |it| ratio(it.hits, it.hits + it.misses)),
+        "microseconds": times,
+    })
 }
 
 fn histogram_json(times: &LatencyHistogram) -> Value {

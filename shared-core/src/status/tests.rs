@@ -1,5 +1,7 @@
 //! Tests that metrics are reported in each format.
 
+use std::sync::Barrier;
+
 use serde_json::{json, Value};
 
 use super::board::MetricsBoard;
@@ -11,12 +13,16 @@ use crate::cache::reason::Reason;
 use crate::cache::status::CacheStatus;
 use crate::metrics::{BatchCallMetrics, ExchangeMetrics, ExchangeTally, GAUGES};
 use crate::mode::Mode;
+use crate::time_constants::history_interval;
+
+/// Milliseconds of the monotonic clock at which the board starts.
+const NOW: u64 = 77_000;
 
 fn board() -> MetricsBoard {
     let numbers = (0..MetricsBoard::LENGTH)
         .map(|_| Default::default())
         .collect::<Vec<_>>();
-    MetricsBoard::init(Vec::leak(numbers), 5).unwrap()
+    MetricsBoard::init(Vec::leak(numbers), 5, NOW).unwrap()
 }
 
 fn answered_exchange(method: &[u8], status: CacheStatus) -> ExchangeMetrics<'_> {
@@ -50,6 +56,7 @@ fn report(board: MetricsBoard, owner: Option<Value>) -> Report {
         host: "test/1".into(),
         now: 10,
         sums: board.totals(),
+        history: board.history(NOW),
         has_owner: owner.is_some(),
         owner,
     }
@@ -61,17 +68,19 @@ fn board_with_counts() -> MetricsBoard {
         board.count(
             worker,
             &ExchangeTally::from_exchange(&answered_exchange(b"eth_call", CacheStatus::Miss)),
+            NOW,
         );
         for _ in 0..3 {
             board.count(
                 worker,
                 &ExchangeTally::from_exchange(&answered_exchange(b"eth_call", CacheStatus::Hit)),
+                NOW,
             );
         }
         let mut tally =
             ExchangeTally::from_exchange(&answered_exchange(b"\"><b>\n", CacheStatus::Miss));
         tally.add_evicted(2);
-        board.count(worker, &tally);
+        board.count(worker, &tally, NOW);
         let each = [
             BatchCallMetrics::new(b"eth_chainId", true),
             BatchCallMetrics::new(b"eth_call", false),
@@ -84,6 +93,7 @@ fn board_with_counts() -> MetricsBoard {
                 each: &each,
                 ..answered_exchange(b"", CacheStatus::Miss)
             }),
+            NOW,
         );
         board.set_gauges(worker, [1; 8]);
     }
@@ -123,6 +133,105 @@ fn report_sums_the_counters_of_all_workers() {
     assert_eq!(written["owner"], Value::Null);
 }
 
+/// Counts one exchange, which the node has answered or the cache.
+fn count(board: MetricsBoard, worker: usize, status: CacheStatus, now: u64) {
+    let exchange = answered_exchange(b"eth_call", status);
+    board.count(worker, &ExchangeTally::from_exchange(&exchange), now);
+}
+
+#[test]
+fn history_has_the_rates_hit_ratio_and_latency_of_all_workers_by_interval() {
+    use CacheStatus::{Hit, Miss};
+    let (board, every) = (board(), history_interval());
+    // the first interval, and one after two intervals without requests; a hundred workers
+    for (now, hits) in [(NOW, 1), (NOW + 3 * every, 3)] {
+        for worker in 0..100 {
+            count(board, worker, Miss, now);
+            for _ in 0..hits {
+                count(board, worker, Hit, now + every / 2);
+            }
+        }
+    }
+    let history = |now| {
+        let report = Report {
+            history: board.history(now),
+            ..report(board, None)
+        };
+        let written: Value = serde_json::from_str(&report.json()).unwrap();
+        written["history"].clone()
+    };
+    let last = |series: &Value, number: usize| {
+        let series = series.as_array().unwrap();
+        assert_eq!(series.len(), 60);
+        let (unknown, known) = series.split_at(60 - number);
+        assert!(unknown.iter().all(Value::is_null), "{series:?}");
+        Value::from(known)
+    };
+    let written = history(NOW + 4 * every);
+    assert_eq!(written["interval_seconds"], 15.0);
+    assert_eq!(last(&written["requests"], 4), json!([200, 0, 0, 400]));
+    assert_eq!(last(&written["node_requests"], 4), json!([100, 0, 0, 100]));
+    // no ratio and no latency without requests
+    let ratios = last(&written["hit_ratio"], 4);
+    assert_eq!(ratios, json!([0.5, null, null, 0.75]));
+    for (kind, [lowest, highest]) in [("hit", [32, 48]), ("miss", [3072, 4096])] {
+        for part in ["p50", "p99"] {
+            let latency = last(&written["microseconds"][kind][part], 4);
+            assert_eq!((&latency[1], &latency[2]), (&Value::Null, &Value::Null));
+            for interval in [0, 3] {
+                let latency = latency[interval].as_u64().unwrap();
+                assert!((lowest..=highest).contains(&latency), "{kind} {latency}");
+            }
+        }
+    }
+    // the present interval is not complete
+    let written = history(NOW + 4 * every - 1);
+    assert_eq!(last(&written["requests"], 3), json!([200, 0, 0]));
+    // an hour later
+    let written = history(NOW + 3_600_000);
+    assert_eq!(written["requests"], json!(vec![0; 60]));
+}
+
+#[test]
+fn history_starts_again_if_another_version_wrote_the_board() {
+    let (board, every) = (board(), history_interval());
+    count(board, 0, CacheStatus::Miss, NOW + every);
+    let known = |board: MetricsBoard, now| board.history(now).iter().flatten().count();
+    let again = MetricsBoard::init(board.numbers(), 7, NOW + 2 * every).unwrap();
+    assert_eq!(known(again, NOW + 2 * every), 2);
+    board.numbers()[0].store(1, std::sync::atomic::Ordering::Relaxed);
+    let reset = MetricsBoard::init(board.numbers(), 7, NOW + 2 * every).unwrap();
+    assert_eq!(known(reset, NOW + 2 * every), 0);
+    assert_eq!(known(reset, NOW + 3 * every), 1);
+    let sums = reset.history(NOW + 3 * every);
+    let last = sums.last().unwrap().unwrap();
+    assert_eq!(last.requests, 0);
+}
+
+#[test]
+fn samples_of_concurrent_workers_lose_no_request() {
+    let (board, every) = (board(), history_interval());
+    // two workers that have a part each, and two that share one
+    let workers = [0, 1, 70, 71];
+    let barrier = Barrier::new(workers.len());
+    std::thread::scope(|scope| {
+        for worker in workers {
+            let barrier = &barrier;
+            scope.spawn(move || {
+                for interval in 0..50 {
+                    barrier.wait();
+                    for _ in 0..40 {
+                        count(board, worker, CacheStatus::Miss, NOW + interval * every);
+                    }
+                }
+            });
+        }
+    });
+    let history = board.history(NOW + 50 * every);
+    let counts: Vec<_> = history.iter().flatten().map(|it| it.requests).collect();
+    assert_eq!((counts.len(), counts.iter().sum()), (50, 50 * 4 * 40u64));
+}
+
 #[test]
 fn request_gauges_are_set_under_their_names() {
     let (board, process) = (board(), Process::default());
@@ -145,11 +254,11 @@ fn request_gauges_are_set_under_their_names() {
 fn counts_are_kept_unless_another_version_wrote_them() {
     let board = board_with_counts();
     let before = board.totals();
-    let again = MetricsBoard::init(board.numbers(), 7).unwrap();
+    let again = MetricsBoard::init(board.numbers(), 7, NOW).unwrap();
     assert_eq!(again.totals().counters, before.counters);
     // written by another version
     board.numbers()[0].store(1, std::sync::atomic::Ordering::Relaxed);
-    let reset = MetricsBoard::init(board.numbers(), 7).unwrap();
+    let reset = MetricsBoard::init(board.numbers(), 7, NOW).unwrap();
     assert!(reset.totals().counters.iter().all(|count| *count == 0));
     assert_eq!((before.since, reset.totals().since), (5, 7));
 }
@@ -224,14 +333,14 @@ fn upstream_failures_are_counted_by_kind_and_not_as_responses() {
     };
     let mut tally = ExchangeTally::from_exchange(&failed);
     tally.add_process(&shared);
-    board.count(0, &tally);
+    board.count(0, &tally, NOW);
     for (status, is_cut) in [(503, false), (200, true)] {
         let answered = ExchangeMetrics {
             node_status: Some(status),
             is_cut,
             ..answered_exchange(b"eth_call", CacheStatus::Miss)
         };
-        board.count(1, &ExchangeTally::from_exchange(&answered));
+        board.count(1, &ExchangeTally::from_exchange(&answered), NOW);
     }
     assert!(ExchangeTally::from_process(&shared).is_none());
     let written: Value = serde_json::from_str(&report(board, None).json()).unwrap();

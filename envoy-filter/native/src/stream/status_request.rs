@@ -37,7 +37,7 @@ impl Exchange {
             board,
             waiter: Some(waiter),
             now: clock::monotonic(),
-            wall: status::wall(),
+            wall: clock::wall(),
         });
         match step {
             Ok(Step::Wait) => {

@@ -31,7 +31,7 @@ pub struct StatusRequest<'a> {
     /// queried.
     pub waiter: Option<Waiter>,
     /// Milliseconds of the lookup clock, as in
-    /// [`LookupRequest`](super::lookup_request::LookupRequest).
+    /// [`LookupRequest`](super::lookup_request::LookupRequest). It is the clock of the board, too.
     pub now: u64,
     /// Seconds since 1970.
     pub wall: u64,
@@ -78,6 +78,7 @@ impl Exchange {
             host: request.host.to_owned(),
             now: request.wall,
             sums: request.board.totals(),
+            history: request.board.history(request.now),
             owner: reply.and_then(|(_, json)| serde_json::from_slice(&json).ok()),
             has_owner: owner.is_some(),
         });
