@@ -1,5 +1,6 @@
 """The page of sszip_status in a browser."""
 
+import json
 import os
 import pathlib
 import threading
@@ -28,7 +29,8 @@ def served(start_nginx, session_origin):
     path = "sszip_cache_path @prefix@/cache max_size=64m memory=16m;\nsszip on;"
     config = CONFIG.replace("sszip on;", path, 1)
     owner = "location = /owner { proxy_pass http://unix:@prefix@/cache/owner.sock:/v1/status; }\n    location / "
-    nginx = start_nginx(config.replace("location / ", owner), workers=2)
+    times = {"SSZIP_TIMES": "history_interval=500ms"}
+    nginx = start_nginx(config.replace("location / ", owner), workers=2, environment=times)
     wait_until_linked(nginx)
     # a page is open when nginx ends
     nginx.expect("owner.sock failed")
@@ -68,21 +70,27 @@ def shown(page, label):
 def test_page_fits_the_window_and_has_enough_contrast(browser, busy, width, scheme):
     page = browser.page(f"http://127.0.0.1:{busy.port}/status", width, scheme=scheme)
     page.wait_for("document.querySelectorAll('table').length >= 4", "the tables")
+    page.wait_for("[...document.querySelectorAll('#graphs path:first-child')].every((it) => it.getAttribute('d'))", "lines")
     # no element is wider than the window
     assert page.run("document.documentElement.scrollWidth") <= width
     light = page.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert light == (scheme == "light")
-    # the contrast of text and background
-    contrast = page.run("""(() => {
+    # the contrast of text and background, and of lines and the background of graphs
+    text, lines = page.run("""(() => {
         const of = (color) => color.match(/\\d+/g).slice(0, 3).map(Number).map((c) => c / 255)
             .map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
             .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
-        const style = getComputedStyle(document.body), dim = getComputedStyle(document.querySelector('p'));
-        const ratios = [style.color, dim.color].map((color) => [of(color), of(style.backgroundColor)].sort((a, b) => b - a))
-            .map(([more, less]) => (more + 0.05) / (less + 0.05));
-        return Math.min(...ratios);
+        const styles = (selector) => [...document.querySelectorAll(selector)].map((it) => getComputedStyle(it));
+        const lowest = (colors, background) => Math.min(...colors.map((color) => [of(color), of(background)].sort((a, b) => b - a))
+            .map(([more, less]) => (more + 0.05) / (less + 0.05)));
+        const [body] = styles('body'), [box] = styles('#graphs div');
+        return [
+            lowest(styles('body, p').map((it) => it.color), body.backgroundColor),
+            lowest(styles('#graphs path').map((it) => it.stroke), box.backgroundColor),
+        ];
     })()""")
-    assert contrast > 4.5
+    # WCAG 2.2, 1.4.3 and 1.4.11
+    assert text > 4.5 and lines > 3
     if folder := os.environ.get("SSZIP_PICTURES"):
         page.screenshot(pathlib.Path(folder) / f"status-{scheme}-{width}.png")
 
@@ -91,7 +99,7 @@ def test_page_updates_and_shows_names_as_text(browser, busy):
     url = f"http://127.0.0.1:{busy.port}/status"
     page = browser.page(url)
     page.wait_for("document.querySelectorAll('table').length >= 4", "the tables")
-    first = shown(page, "requests")
+    first = shown(page, "Requests")
     page.wait_for(f"""[...document.querySelectorAll('#tiles div')]
         .find((tile) => tile.textContent.includes('/s'))
         && document.querySelector('#tiles').textContent.includes({first!r}) === false""", "another number")
@@ -108,9 +116,12 @@ def test_page_of_the_owner_updates_and_fits_the_window(browser, busy, width):
     url = f"http://127.0.0.1:{busy.port}/owner?format="
     page = browser.page(f"{url}html", width)
     page.wait_for("document.querySelectorAll('table').length == 1", "the store's table")
-    first = shown(page, "look-ups")
+    first = shown(page, "Lookups")
     page.wait_for(f"document.querySelector('#tiles').textContent.includes({first!r}) === false", "another number")
     assert "the owner of a store" in page.run("document.querySelector('#about').textContent")
+    # no graphs of zeros
+    assert "not available" in page.run("document.querySelector('#history').textContent")
+    assert page.run("document.querySelectorAll('#graphs, #history path').length") == 0
     assert page.run("document.documentElement.scrollWidth") <= width
     page.run(f"""show({{ ...before, chains: [{{ name: {CHAINS!r}, state: "unreachable", error: {CHAINS!r},
         head: 1, final: null, reorgs: 0 }}] }})""")
@@ -137,5 +148,40 @@ def test_page_warns_when_the_server_is_gone(browser, busy):
     page = browser.page(f"http://127.0.0.1:{busy.port}/status")
     page.wait_for("typeof before !== 'undefined' && before !== null", "the first numbers")
     page.run("window.fetch = () => Promise.reject(new Error('it is gone'))")
-    page.wait_for("document.querySelector('#trouble').textContent.includes('old: it is gone')", "the warning")
+    page.wait_for("document.querySelector('#trouble').textContent.includes('Update failed: it is gone')", "the warning")
     assert page.run("document.querySelectorAll('#tiles div').length") > 5
+
+
+def test_graphs_have_the_last_values_and_gaps_where_values_are_unknown(browser, served):
+    page = browser.page(f"http://127.0.0.1:{served.port}/status")
+    page.wait_for("typeof before !== 'undefined' && before !== null", "the first numbers")
+    unknown = [None] * 3
+
+    def graphs(**series):
+        history = {"interval_seconds": 2, "requests": unknown, "node_requests": unknown, "hit_ratio": unknown}
+        latency = {"p50": unknown, "p99": unknown}
+        history |= {"microseconds": {"hit": latency, "miss": latency}} | series
+        return page.run(f"""show({{ ...before, history: {json.dumps(history)} }})
+            || Object.fromEntries([...document.querySelectorAll('#graphs div')].map((it) => [
+                it.querySelector('span').textContent,
+                [it.querySelector('b').textContent, it.querySelector('small').textContent,
+                    ...[...it.querySelectorAll('path')].map((path) => path.getAttribute('d'))],
+            ]))""")
+
+    drawn = graphs(
+        hit_ratio=[0.5, None, 1],
+        requests=[None, 30, 0],
+        microseconds={
+            "hit": {"p50": [10, 20, 30], "p99": [40, None, 6000]},
+            "miss": {"p50": unknown, "p99": unknown},
+        },
+    )
+    assert drawn == {
+        "Hit ratio": ["100.0\u00a0%", "0 to 100.0\u00a0%", "M0 20.0h0M2 1.0h0", None],
+        "Requests/s": ["0.0", "0 to 15.0", "M1 1.0h0L2 39.0h0", None],
+        "Upstream requests/s": ["–", "no data", "", None],
+        "Latency p50 / p99 (hit)": [
+            "30 µs / 6.0 ms", "0 to 6.0 ms", "M0 38.9h0L1 38.9h0L2 38.8h0", "M0 38.7h0M2 1.0h0"
+        ],
+        "Latency p50 / p99 (miss)": ["– / –", "no data", "", ""],
+    }

@@ -57,7 +57,9 @@ class Routes(dict):
         return [route(path, self[path], **more) for path in paths]
 
 
-def server(host, origin, places, settings=None, *, rewrites=False, more="", workers=1, **options):
+def server(
+    host, origin, places, settings=None, *, rewrites=False, more="", workers=1, environment=None, **options
+):
     """A server that is not started; `more` is for nginx's http block, `options` for Envoy."""
     places = Routes(places)
     places.rewrites = rewrites
@@ -65,6 +67,7 @@ def server(host, origin, places, settings=None, *, rewrites=False, more="", work
     if host == "nginx":
         text = _SERVER.replace("@settings@", directives(settings))
         text = text.replace("@more@", more).replace("@locations@", places.locations())
-        return Nginx(text, origin=origin, workers=workers)
+        return Nginx(text, origin=origin, workers=workers, environment=environment)
     kind = {"native": Envoy, "wasm": WasmEnvoy}[host]
-    return kind(places.routes(), origin=origin, settings=settings, workers=workers, **options)
+    options |= {"workers": workers, "environment": environment}
+    return kind(places.routes(), origin=origin, settings=settings, **options)
