@@ -162,16 +162,16 @@ fn preset(name: &str) -> Result<Preset, String> {
 }
 
 fn limit(text: &str) -> Result<(String, u64), String> {
-    let (name, number) = text.split_once('=').ok_or("it should be NAME=NUMBER")?;
+    let (name, number) = text.split_once('=').ok_or("expected NAME=NUMBER")?;
     let number = number
         .parse()
-        .map_err(|_| format!("{number:?} is no number"))?;
+        .map_err(|_| format!("{number:?} is not a number"))?;
     Ok((name.into(), number))
 }
 
 fn fork_digest(text: &str) -> Result<(Fork, [u8; 4]), String> {
-    let (name, digest) = text.split_once('=').ok_or("it should be FORK=DIGEST")?;
-    let wrong = || format!("{digest:?} is no digest of four bytes, as 0xad532ceb");
+    let (name, digest) = text.split_once('=').ok_or("expected FORK=DIGEST")?;
+    let wrong = || format!("{digest:?} is not a digest of four bytes, such as 0xad532ceb");
     let digits = digest.strip_prefix("0x").ok_or_else(wrong)?;
     let digest = const_hex::decode_to_array(digits).map_err(|_| wrong())?;
     Ok((fork(name)?, digest))

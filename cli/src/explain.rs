@@ -18,22 +18,22 @@ pub fn json(
 ) -> String {
     let (json, is_whole) = pieces.read_prefix();
     if let Some(nature) = describe_content(json) {
-        return format!("{error}; it is {nature}");
+        return format!("{error}; the input is {nature}");
     }
     if json.contains(&0) {
-        return format!("{error}; it is no text: ssz2json reads SSZ");
+        return format!("{error}; the input is not text; use ssz2json for SSZ");
     }
     if !is_whole {
         return error.to_string();
     }
     if let Some(text) = node_error(json) {
-        return format!("the node's answer is an error: {text}");
+        return format!("the node's response is an error: {text}");
     }
     if *error.problem() == SszErrorKind::NoValue {
         return match (type_arguments.fork, form) {
-            (None, _) => format!("{error}; a value without its answer needs --fork"),
+            (None, _) => format!("{error}; a value without an envelope needs --fork"),
             (_, InputForm::Either) => {
-                format!("{error}; if it is the value itself, --form value says so")
+                format!("{error}; if the input is the value itself, add --form value")
             }
             _ => error.to_string(),
         };
@@ -41,7 +41,7 @@ pub fn json(
     if let (Some(fork), Ok(Some(version))) = (type_arguments.fork, version(json)) {
         let named = version.parse::<Fork>().ok();
         if form != InputForm::Bare && named.is_some_and(|named| named != fork) {
-            return format!("the answer's version is {version:?}, not {fork}");
+            return format!("the response's version is {version:?}, not {fork}");
         }
     }
     // older forks omit the fields that they do not have
@@ -57,14 +57,14 @@ pub fn json(
 /// Returns the error message for an input that should be SSZ, with a hint at its cause.
 pub fn ssz(type_arguments: &TypeArguments, ssz: &[u8], error: &SszError) -> String {
     if let Some(nature) = describe_content(ssz) {
-        return format!("{error}; it is {nature}");
+        return format!("{error}; the input is {nature}");
     }
     let begin = &ssz[..ssz.len().min(64)];
     let is_text = begin
         .iter()
         .all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\r' | b'\t'));
     if is_text && matches!(begin.trim_ascii_start().first(), Some(b'{' | b'[' | b'"')) {
-        return format!("{error}; it is JSON: json2ssz reads that");
+        return format!("{error}; the input is JSON; use json2ssz");
     }
     let read = |fork, preset| {
         let (schema, ty) = type_arguments.type_in(fork, preset).ok()?;
@@ -85,21 +85,21 @@ pub fn ssz(type_arguments: &TypeArguments, ssz: &[u8], error: &SszError) -> Stri
 /// hint.
 pub fn no_array(json: &[u8]) -> Option<String> {
     if let Some(nature) = describe_content(json) {
-        return Some(format!("no array: it is {nature}"));
+        return Some(format!("not an array: the input is {nature}"));
     }
     let text = node_error(json)?;
-    Some(format!("the node's answer is an error: {text}"))
+    Some(format!("the node's response is an error: {text}"))
 }
 
 /// Describes the content of an input that is neither JSON nor SSZ, such as gzip or HTML.
 pub fn describe_content(bytes: &[u8]) -> Option<&'static str> {
     Some(match bytes {
         [] => "empty",
-        [0x1f, 0x8b, ..] => "gzip: gunzip it first",
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => "Zstandard: unzstd it first",
-        [0xff, 0x06, 0, 0, b's', b'N', b'a', b'P', b'p', b'Y', ..] => "Snappy: decode it first",
-        [0xef, 0xbb, 0xbf, ..] => "a byte order mark that it begins with, which JSON has not",
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "UTF-16: JSON is UTF-8",
+        [0x1f, 0x8b, ..] => "gzip; decompress it with gunzip",
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => "Zstandard; decompress it with unzstd",
+        [0xff, 0x06, 0, 0, b's', b'N', b'a', b'P', b'p', b'Y', ..] => "Snappy; decompress it",
+        [0xef, 0xbb, 0xbf, ..] => "text with a byte order mark; remove it",
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "UTF-16; convert it to UTF-8",
         bytes => match bytes.trim_ascii_start() {
             [b'<', b'!' | b'?' | b'a'..=b'z' | b'A'..=b'Z', ..] => "HTML or XML",
             _ => return None,
@@ -145,7 +145,7 @@ fn other_matches<T: PartialEq>(
     if let Some((_, newest)) = forks.last() {
         let same = forks.iter().filter(|(_, value)| value == newest);
         let same: Vec<&str> = same.map(|(name, _)| *name).collect();
-        return format!("; it is one of {}", same.join(", "));
+        return format!("; the input is valid in {}", same.join(", "));
     }
     let presets = Preset::ALL
         .iter()
@@ -156,6 +156,6 @@ fn other_matches<T: PartialEq>(
         .collect();
     match presets.is_empty() {
         true => String::new(),
-        false => format!("; it is one of preset {}", presets.join(", ")),
+        false => format!("; the input is valid in preset {}", presets.join(", ")),
     }
 }

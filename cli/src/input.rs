@@ -34,7 +34,7 @@ impl Pieces {
     pub fn open(path: Option<&Path>) -> Result<Self, Failure> {
         let path = path.filter(|path| *path != Path::new("-"));
         let name = path.map_or("the input".into(), |path| path.display().to_string());
-        let failed = |error: io::Error| Failure::Data(format!("{name}: {error}"));
+        let failed = |error: io::Error| Failure::Data(format!("cannot read {name}: {error}"));
         let (from, len): (Box<dyn Read>, u64) = match path {
             None => (Box::new(io::stdin().lock()), 0),
             Some(path) => {
@@ -76,7 +76,9 @@ impl Pieces {
                     return Ok(Some(piece));
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Failure::Data(format!("{}: {error}", self.name))),
+                Err(error) => {
+                    return Err(Failure::Data(format!("cannot read {}: {error}", self.name)))
+                }
             }
         }
     }

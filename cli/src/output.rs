@@ -28,7 +28,9 @@ impl Output {
     pub fn to(path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             if stdout_state::was_stdout_closed() {
-                return Err(Failure::Data("the output: it is closed".into()));
+                return Err(Failure::Data(
+                    "cannot write the output: it is closed".into(),
+                ));
             }
             return Ok(Self {
                 to: BufWriter::new(Box::new(io::stdout().lock())),
@@ -38,7 +40,7 @@ impl Output {
         };
         let name = path.display().to_string();
         let (file, temporary) =
-            open(path).map_err(|error| Failure::Data(format!("{name}: {error}")))?;
+            open(path).map_err(|error| Failure::Data(format!("cannot write {name}: {error}")))?;
         Ok(Self {
             to: BufWriter::new(Box::new(file)),
             name,
@@ -64,7 +66,7 @@ impl Output {
     fn failure(&self, error: &io::Error) -> Failure {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::Pipe,
-            _ => Failure::Data(format!("{}: {error}", self.name)),
+            _ => Failure::Data(format!("cannot write {}: {error}", self.name)),
         }
     }
 }

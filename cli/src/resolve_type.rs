@@ -58,16 +58,18 @@ impl TypeArguments {
             return Ok(name);
         }
         let meant = suggest_type(name, None, self.preset);
-        Err(Failure::Usage(format!("no fork has {name}{meant}")))
+        Err(Failure::Usage(format!(
+            "no fork has the type {name}{meant}"
+        )))
     }
 
     fn no_fork(&self) -> Failure {
         let name = &self.name;
         match suggest_type(name, None, self.preset) {
-            meant if meant.is_empty() => Failure::Usage(format!(
-                "{name} is another type in each fork: --fork is missing"
-            )),
-            meant => Failure::Usage(format!("no fork has {name}{meant}")),
+            meant if meant.is_empty() => {
+                Failure::Usage(format!("{name} differs between forks; add --fork"))
+            }
+            meant => Failure::Usage(format!("no fork has the type {name}{meant}")),
         }
     }
 }

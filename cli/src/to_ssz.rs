@@ -57,7 +57,7 @@ pub fn to_ssz(
             return Err(Failure::Usage("--limit needs --fork".into()));
         }
         false if form == InputForm::Bare => {
-            let why = "a value without its answer needs --fork";
+            let why = "a value without an envelope needs --fork";
             return Err(Failure::Usage(why.into()));
         }
         false => convert_by_version(type_arguments, &mut pieces),
@@ -84,7 +84,7 @@ fn convert_with_schema(
     }
     if let (Some(fork), Some(version)) = (fork, reader.version()) {
         if version != fork.name() {
-            let why = format!("the answer's version is {version:?}, not {fork}");
+            let why = format!("the response's version is {version:?}, not {fork}");
             return Err(Failure::Data(why).into());
         }
     }
@@ -133,7 +133,7 @@ pub fn convert_by_late_version(
 ) -> Result<(Fork, Vec<u8>), ConversionError> {
     let wrong = |why: String| ConversionError::from(Failure::Data(why));
     let Some(version) = version(json)? else {
-        let why = "the answer has no version: --fork is missing";
+        let why = "the response has no version; add --fork";
         return Err(wrong(why.into()));
     };
     let fork: Fork = version
@@ -141,7 +141,7 @@ pub fn convert_by_late_version(
         .map_err(|unknown| wrong(format!("the version {unknown}")))?;
     let schema = Schema::for_fork(fork, preset);
     let Some(ty) = schema.find(name) else {
-        return Err(wrong(format!("{fork} has no {name}")));
+        return Err(wrong(format!("{fork} has no type {name}")));
     };
     let mut reader = ToSsz::new(schema, ty, InputForm::Enveloped);
     reader.push(json)?;

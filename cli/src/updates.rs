@@ -49,7 +49,7 @@ pub fn is_updates_type(type_arguments: &TypeArguments) -> Result<bool, Failure> 
     }
     match type_arguments.network.is_some() || !type_arguments.fork_digests.is_empty() {
         true => {
-            let why = format!("--network and --fork-digest are for {NAME}");
+            let why = format!("--network and --fork-digest are allowed with {NAME} only");
             Err(Failure::Usage(why))
         }
         false => Ok(false),
@@ -74,7 +74,7 @@ pub fn to_ssz(type_arguments: &TypeArguments, mut pieces: Pieces) -> Result<Vec<
     for (n, item) in items.iter().enumerate() {
         let item = item.get().as_bytes();
         let begin = item.as_ptr() as usize - json.as_ptr() as usize;
-        let wrong = |why: String| Failure::Data(format!("[{n}], from byte {begin} on: {why}"));
+        let wrong = |why: String| Failure::Data(format!("[{n}], at byte {begin}: {why}"));
         let read = convert_by_late_version(type_arguments.preset, UPDATE, item);
         let (fork, update) = read.map_err(|no| wrong(no.to_string()))?;
         let digest = digests
@@ -129,7 +129,7 @@ pub fn root(
     octets: impl FnOnce() -> Result<Vec<u8>, Failure>,
 ) -> Result<[u8; 32], Failure> {
     if path.is_empty() {
-        let why = format!("{NAME} have no root: --select '[0]' is the first one");
+        let why = format!("{NAME} have no root; select one, such as the first with --select '[0]'");
         return Err(Failure::Usage(why));
     }
     let octets = octets()?;
@@ -160,12 +160,12 @@ impl<'o> Update<'o> {
             let wrong = |why: String| {
                 let content_hint = explain::describe_content(octets);
                 let content_hint =
-                    content_hint.map_or(String::new(), |nature| format!("; it is {nature}"));
+                    content_hint.map_or(String::new(), |nature| format!("; the input is {nature}"));
                 Failure::Data(format!("[{n}], byte {at}: {why}{content_hint}"))
             };
             let Some((len, after)) = rest.split_first_chunk::<LENGTH>() else {
                 return Err(wrong(format!(
-                    "{} bytes, where a length should be",
+                    "{} bytes in place of a length of {LENGTH}",
                     rest.len()
                 )));
             };
@@ -175,7 +175,7 @@ impl<'o> Update<'o> {
                 .and_then(|len| after.split_at_checked(len));
             let Some((item, after)) = item else {
                 return Err(wrong(format!(
-                    "{len} bytes, of which {} are there",
+                    "{len} bytes are announced, and {} remain",
                     after.len()
                 )));
             };
@@ -185,7 +185,7 @@ impl<'o> Update<'o> {
             let fork = digests.fork(*digest).map_err(wrong)?;
             let schema = Schema::for_fork(fork, type_arguments.preset);
             let Some(ty) = schema.find(UPDATE) else {
-                return Err(wrong(format!("{fork} has no {UPDATE}")));
+                return Err(wrong(format!("{fork} has no type {UPDATE}")));
             };
             let update = Self {
                 n,
@@ -207,11 +207,11 @@ impl<'o> Update<'o> {
         let index = path.strip_prefix('[').and_then(|path| path.split_once(']'));
         let number = index.and_then(|(number, _)| number.parse::<usize>().ok());
         let (Some((_, rest)), Some(number)) = (index, number) else {
-            let why = format!("{path:?} should begin with an index, as [0]");
+            let why = format!("{path:?} must begin with an index, such as [0]");
             return Err(Failure::Data(why));
         };
         let Some(update) = all.get(number) else {
-            let why = format!("no element {number} of {}", all.len());
+            let why = format!("index {number} is out of range: {} elements", all.len());
             return Err(Failure::Data(why));
         };
         let rest = rest.strip_prefix('.').unwrap_or(rest);
@@ -240,7 +240,7 @@ impl<'o> Update<'o> {
 
     fn wrong(&self, error: &SszError) -> Failure {
         let Self { n, at, fork, .. } = self;
-        Failure::Data(format!("[{n}], of {fork}, from byte {at} on: {error}"))
+        Failure::Data(format!("[{n}], of {fork}, at byte {at}: {error}"))
     }
 }
 
@@ -253,16 +253,18 @@ impl<'w> DigestTable<'w> {
     fn from_arguments(type_arguments: &'w TypeArguments) -> Result<Self, Failure> {
         let usage = |why: &str| Err(Failure::Usage(why.into()));
         if type_arguments.fork.is_some() {
-            return usage("each update is of the fork that it names: --fork has no place");
+            return usage("--fork is not allowed here: each update names its own fork");
         }
         if !type_arguments.limits.is_empty() {
-            return usage("updates have no limits");
+            return usage("--limit is not allowed here: updates have no limits");
         }
         if type_arguments.network.is_some() && type_arguments.preset != Preset::Mainnet {
-            return usage("mainnet's preset is mainnet");
+            return usage("--network mainnet needs --preset mainnet");
         }
         if type_arguments.network.is_none() && type_arguments.fork_digests.is_empty() {
-            return usage("--network or --fork-digest is missing: which digest is which fork's?");
+            return usage(
+                "--network or --fork-digest is missing: the fork of each digest is unknown",
+            );
         }
         Ok(Self { type_arguments })
     }
@@ -282,7 +284,7 @@ impl<'w> DigestTable<'w> {
         let found = self.all().find(|(_, known)| *known == digest);
         found.map(|(fork, _)| fork).ok_or_else(|| {
             format!(
-                "the fork digest 0x{} is not known",
+                "the fork digest 0x{} is unknown; add --fork-digest",
                 const_hex::encode(digest)
             )
         })
@@ -302,7 +304,7 @@ impl<'w> DigestTable<'w> {
             .filter(|(of, _)| *of == fork);
         match (named.next(), named.next()) {
             (Some((_, digest)), None) => return Ok(*digest),
-            (Some(_), Some(_)) => return Err(format!("--fork-digest is there twice for {fork}")),
+            (Some(_), Some(_)) => return Err(format!("--fork-digest occurs twice for {fork}")),
             (None, _) if self.type_arguments.network.is_none() => {
                 return Err(format!("--fork-digest {fork}=... is missing"));
             }
@@ -320,11 +322,11 @@ impl<'w> DigestTable<'w> {
         match now {
             Some((_, of, digest)) if *of == fork => Ok(*digest),
             Some((_, of, _)) => Err(format!(
-                "its version is {fork}, and mainnet's at slot {slot} {of}: \
-                 --fork-digest names another network's"
+                "its version is {fork}, but mainnet has {of} at slot {slot}; for another network, \
+                 add --fork-digest"
             )),
             None => Err(format!(
-                "mainnet had no updates at slot {slot}: --fork-digest names another network's"
+                "mainnet has no updates at slot {slot}; for another network, add --fork-digest"
             )),
         }
     }

@@ -29,7 +29,7 @@ fn exit_code_is_1_for_bad_data_and_2_for_bad_usage() {
         (
             with("json2ssz", &[]),
             b"",
-            "sszip: byte 0: the input ends here, inside a value; it is empty\n",
+            "sszip: byte 0: the input ends within a value; the input is empty\n",
         ),
         (
             with("ssz2json", &["--select", "nothing"]),
@@ -109,19 +109,25 @@ fn error_describes_the_input_that_was_found() {
                 "-32601: the method x does not exist",
             ),
         ] {
-            let expected = format!("sszip: the node's answer is an error: {why}");
+            let expected = format!("sszip: the node's response is an error: {why}");
             assert_eq!(error_message(free, json.as_bytes()), expected);
         }
     }
     // inputs that are neither JSON nor SSZ
     for (input, why) in [
-        (&b"\x1f\x8b\x08\0"[..], "; it is gzip: gunzip it first"),
+        (
+            &b"\x1f\x8b\x08\0"[..],
+            "; the input is gzip; decompress it with gunzip",
+        ),
         (
             b"\xef\xbb\xbf{}",
-            "; it is a byte order mark that it begins with, which JSON has not",
+            "; the input is text with a byte order mark; remove it",
         ),
-        (b"<html><body>502</body></html>", "; it is HTML or XML"),
-        (b"", "; it is empty"),
+        (
+            b"<html><body>502</body></html>",
+            "; the input is HTML or XML",
+        ),
+        (b"", "; the input is empty"),
     ] {
         for command in ["json2ssz", "ssz2json", "check", "root"] {
             let message = error_message(&with(command, &[]), input);
@@ -130,12 +136,12 @@ fn error_describes_the_input_that_was_found() {
     }
     let json = error_message(&with("check", &[]), CHECKPOINT.as_bytes());
     assert!(
-        json.ends_with("; it is JSON: json2ssz reads that"),
+        json.ends_with("; the input is JSON; use json2ssz"),
         "{json}"
     );
     let ssz = error_message(&with("json2ssz", &[]), &checkpoint());
     assert!(
-        ssz.ends_with("; it is no text: ssz2json reads SSZ"),
+        ssz.ends_with("; the input is not text; use ssz2json for SSZ"),
         "{ssz}"
     );
     // another fork, or another preset
@@ -143,7 +149,7 @@ fn error_describes_the_input_that_was_found() {
     let of = |command: &'static str, fork: &'static str| {
         [&[command][..], &OPTIMISTIC, &["--fork", fork]].concat()
     };
-    let others = "; it is one of altair, bellatrix";
+    let others = "; the input is valid in altair, bellatrix";
     let ssz = right(&of("json2ssz", "altair"), update.as_bytes());
     for fork in ["capella", "electra"] {
         let json = error_message(&of("json2ssz", fork), update.as_bytes());
@@ -155,7 +161,7 @@ fn error_describes_the_input_that_was_found() {
     let late = error_message(&of("json2ssz", "deneb"), answer.as_bytes());
     assert_eq!(
         late,
-        "sszip: the answer's version is \"bellatrix\", not deneb"
+        "sszip: the response's version is \"bellatrix\", not deneb"
     );
     // older forks read the fields that newer ones have added, too, and omit them
     let request = |more: &str| {
@@ -181,14 +187,14 @@ fn error_describes_the_input_that_was_found() {
         ];
         let json = error_message(&payload, request(more).as_bytes());
         assert!(
-            json.ends_with(&format!(" is missing; it is one of {fork}")),
+            json.ends_with(&format!(" is missing; the input is valid in {fork}")),
             "{json}"
         );
     }
     let mainnet = ["check", "--type", OPTIMISTIC[1], "--fork", "altair"];
     let preset = error_message(&mainnet, &ssz);
     assert!(
-        preset.ends_with("; it is one of preset minimal"),
+        preset.ends_with("; the input is valid in preset minimal"),
         "{preset}"
     );
     // the path is wrong, and not the fork
@@ -202,7 +208,7 @@ fn error_describes_the_input_that_was_found() {
     let more = CHECKPOINT.replace('{', "{\"more\":1,");
     let hint = error_message(&with("json2ssz", &[]), more.as_bytes());
     assert!(
-        hint.ends_with("; if it is the value itself, --form value says so"),
+        hint.ends_with("; if the input is the value itself, add --form value"),
         "{hint}"
     );
     let value = right(&with("json2ssz", &["--form", "value"]), more.as_bytes());
@@ -214,7 +220,7 @@ fn misspelt_type_is_answered_with_a_suggestion() {
     for (arguments, why) in [
         (
             &["check", "--fork", "electra", "--type", "BeconState"][..],
-            "electra, mainnet: BeconState is no type here; did you mean BeaconState?",
+            "electra, mainnet: unknown type BeconState; did you mean BeaconState?",
         ),
         (
             &[
@@ -224,11 +230,11 @@ fn misspelt_type_is_answered_with_a_suggestion() {
                 "--type",
                 "SignedBlindedBeaconBlock",
             ],
-            "gloas, mainnet: SignedBlindedBeaconBlock is no type here; bellatrix to fulu have it",
+            "gloas, mainnet: unknown type SignedBlindedBeaconBlock; bellatrix to fulu have it",
         ),
         (
             &["check", "--fork", "phase0", "--type", "List[Withdrawl, 16]"],
-            "phase0, mainnet: Withdrawl is no type here",
+            "phase0, mainnet: unknown type Withdrawl",
         ),
         (
             &[
@@ -238,21 +244,24 @@ fn misspelt_type_is_answered_with_a_suggestion() {
                 "--type",
                 "Lst[Withdrawal, 16]",
             ],
-            "capella, mainnet: Lst is no type here; did you mean List?",
+            "capella, mainnet: unknown type Lst; did you mean List?",
         ),
         (
             &["json2ssz", "--type", "signedbeaconblock"],
-            "no fork has signedbeaconblock; did you mean SignedBeaconBlock?",
+            "no fork has the type signedbeaconblock; did you mean SignedBeaconBlock?",
         ),
         (
             &["root", "--type", "ExecutionWitnes"],
-            "no fork has ExecutionWitnes; did you mean ExecutionWitness?",
+            "no fork has the type ExecutionWitnes; did you mean ExecutionWitness?",
         ),
         (
             &["types", "Blob", "--fork", "phase0"],
             "phase0 has no type Blob; deneb to heze have it",
         ),
-        (&["json2ssz", "--type", "Nonsense"], "no fork has Nonsense"),
+        (
+            &["json2ssz", "--type", "Nonsense"],
+            "no fork has the type Nonsense",
+        ),
     ] {
         let expected = format!("sszip: {why}\n");
         assert_eq!(wrong(arguments, b""), (2, expected), "{arguments:?}");

@@ -64,7 +64,10 @@ fn output_file_is_written_completely_or_not_at_all() {
         let output = shell(&script, folder.path());
         let why = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{why}");
-        assert!(why.starts_with(&format!("sszip: {out}: ")), "{why}");
+        assert!(
+            why.starts_with(&format!("sszip: cannot write {out}: ")),
+            "{why}"
+        );
         let there = std::fs::read_to_string(folder.path().join("out.json")).unwrap();
         assert_eq!(there, "what was there");
         assert_eq!(names(), ["in.ssz", "out.json"]);
@@ -131,7 +134,7 @@ fn closed_or_full_standard_output_is_an_error() {
     let why = String::from_utf8(output.stderr).unwrap();
     assert_eq!(
         (output.status.code(), &*why),
-        (Some(1), "sszip: the output: it is closed\n")
+        (Some(1), "sszip: cannot write the output: it is closed\n")
     );
     let full = shell("\"$1\" types >/dev/full", folder.path());
     assert_eq!(full.status.code(), Some(1));

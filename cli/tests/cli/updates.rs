@@ -91,14 +91,14 @@ fn light_client_updates_are_converted_both_ways_and_bad_ones_rejected() {
         "check",
         &[],
         &other,
-        "[0], byte 0: the fork digest 0x01020309 is not known",
+        "[0], byte 0: the fork digest 0x01020309 is unknown",
     );
     bad("check", &[], &octets[..octets.len() - 1], "[1], byte ");
     bad(
         "check",
         &[],
         &octets[..5],
-        "[0], byte 0: 5 bytes, where a length should be",
+        "[0], byte 0: 5 bytes in place of a length of 8",
     );
     bad(
         "check",
@@ -110,20 +110,20 @@ fn light_client_updates_are_converted_both_ways_and_bad_ones_rejected() {
         "check",
         &[],
         &[0xff; 20],
-        "18446744073709551615 bytes, of which 12 are there",
+        "18446744073709551615 bytes are announced, and 12 remain",
     );
     bad("ssz2json", &[], json.as_bytes(), "[0], byte 0: ");
     bad(
         "ssz2json",
         &["--select", "[2]"],
         &octets,
-        "no element 2 of 2",
+        "index 2 is out of range: 2 elements",
     );
     bad(
         "ssz2json",
         &["--select", "data"],
         &octets,
-        "should begin with an index",
+        "must begin with an index",
     );
     bad(
         "json2ssz",
@@ -135,14 +135,14 @@ fn light_client_updates_are_converted_both_ways_and_bad_ones_rejected() {
         "json2ssz",
         &[],
         b"[{\"version\":\"altair\",\"data\":{}}]",
-        "[0], from byte 1 on: data, ",
+        "[0], at byte 1: data, ",
     );
     let other = json.replace("altair", "capella");
     bad(
         "json2ssz",
         &[],
         other.as_bytes(),
-        "[0], from byte 1 on: data.attested_header",
+        "[0], at byte 1: data.attested_header",
     );
     for (arguments, why) in [
         (
@@ -159,17 +159,20 @@ fn light_client_updates_are_converted_both_ways_and_bad_ones_rejected() {
                 "--network",
                 "mainnet",
             ],
-            "are for",
+            "are allowed with",
         ),
-        (&with("check", &["--fork", "altair"]), "--fork has no place"),
+        (
+            &with("check", &["--fork", "altair"]),
+            "--fork is not allowed here",
+        ),
         (
             &with("check", &["--network", "mainnet"]),
-            "mainnet's preset",
+            "needs --preset mainnet",
         ),
         (&with("root", &[]), "no root"),
         (
             &with("check", &["--fork-digest", "altair=1"]),
-            "no digest of four bytes",
+            "not a digest of four bytes",
         ),
     ] {
         let (code, message) = wrong(arguments, b"");
@@ -196,7 +199,7 @@ fn recorded_updates_of_mainnet_are_converted_both_ways() {
     let early = text.replace("\"slot\":\"7", "\"slot\":\"5");
     let (_, message) = wrong(&[&["json2ssz"], &of[..]].concat(), early.as_bytes());
     assert!(
-        message.contains("its version is capella, and mainnet's at slot 5061719 bellatrix"),
+        message.contains("its version is capella, but mainnet has bellatrix at slot 5061719"),
         "{message}"
     );
 }

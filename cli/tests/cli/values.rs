@@ -46,16 +46,19 @@ fn fork_is_taken_from_the_version_of_a_response() {
     let (code, why) = wrong(&with("json2ssz", &[]), answer.as_bytes());
     assert_eq!(
         (code, &*why),
-        (1, "sszip: the answer's version is \"capella\", not deneb\n")
+        (
+            1,
+            "sszip: the response's version is \"capella\", not deneb\n"
+        )
     );
     let (code, why) = wrong(&free, CHECKPOINT.as_bytes());
     assert_eq!(code, 1);
-    assert!(why.contains("neither data nor result"), "{why}");
+    assert!(why.contains("data and result are missing"), "{why}");
     let unknown = answer.replace("capella", "atlantis");
     let (code, why) = wrong(&free, unknown.as_bytes());
     assert_eq!(code, 1);
     assert!(
-        why.contains("\"atlantis\" is none of phase0, altair"),
+        why.contains("\"atlantis\" is not one of phase0, altair"),
         "{why}"
     );
 }
@@ -79,7 +82,7 @@ fn version_after_the_value_is_accepted() {
     for (json, why) in [
         (
             format!("{{\"data\":{update}}}"),
-            "the answer has no version: --fork is missing",
+            "the response has no version; add --fork",
         ),
         (
             answer.replace("altair", "atlantis"),
@@ -91,7 +94,7 @@ fn version_after_the_value_is_accepted() {
         ),
         (
             answer.replace("\"altair\"}", "\"altair\""),
-            "the input ends here",
+            "the input ends within a value",
         ),
     ] {
         let (code, message) = wrong(&all(&[]), json.as_bytes());
@@ -101,7 +104,7 @@ fn version_after_the_value_is_accepted() {
     let (_, message) = wrong(&all(&["--fork", "altair"]), other.as_bytes());
     assert_eq!(
         message,
-        "sszip: the answer's version is \"bellatrix\", not altair\n"
+        "sszip: the response's version is \"bellatrix\", not altair\n"
     );
 }
 
@@ -123,7 +126,7 @@ fn limits_and_presets_change_the_type() {
     let (code, why) = wrong(&[&["check"], &small[..]].concat(), &ssz);
     assert_eq!(
         (code, &*why),
-        (1, "sszip: headers, byte 12: 2 are more than 1\n")
+        (1, "sszip: headers, byte 12: 2 elements are more than 1\n")
     );
     let one = |preset| {
         let arguments = [
