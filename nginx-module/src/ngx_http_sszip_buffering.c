@@ -119,7 +119,8 @@ ngx_http_sszip_end_early(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         != SSZIP_STATUS_OK)
     {
         return ngx_http_sszip_bad_gateway(r, ctx,
-                            "the response ended before its length was reached");
+                            "the upstream response ended before its "
+                            "length was reached");
     }
 
     /* the upstream module intended to close the connection */
@@ -296,7 +297,8 @@ ngx_http_sszip_send(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx,
     if (rc != NGX_OK || ngx_http_sszip_body(r, ctx, rest, &out) != NGX_OK) {
         return rest ? NGX_ERROR
                     : ngx_http_sszip_bad_gateway(r, ctx,
-                                                 "no memory for the answer");
+                                                 "not enough memory for the "
+                                                 "response");
     }
 
     ctx->step.action = SSZIP_ACTION_PASS;

@@ -506,10 +506,11 @@ ngx_http_sszip_rewrite_body(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
 
     if (slcf->has_policy && (slcf->pass == NULL || slcf->sets_length)) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                      "sszip: a batch must not go on whole, and %s",
-                      slcf->pass ? "\"proxy_set_header Content-Length\" says "
-                                   "how long it is"
-                                 : "what answers here can't be given a part");
+                      "sszip: cannot forward a part of a batch: %s",
+                      slcf->pass ? "the location sets Content-Length; remove "
+                                   "\"proxy_set_header Content-Length\""
+                                 : "the location's content handler does not "
+                                   "support it; use \"proxy_pass\"");
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 

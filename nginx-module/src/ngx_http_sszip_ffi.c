@@ -64,7 +64,7 @@ ngx_http_sszip_ffi_variable(ngx_http_request_t *r, const u_char *name,
         variable = sszip_variable_name(i);
 
         if (variable.len == 0) {
-            return ngx_http_sszip_ffi_error(out, "no such variable");
+            return ngx_http_sszip_ffi_error(out, "unknown variable");
         }
 
         if (variable.len == len && ngx_memcmp(variable.data, name, len) == 0) {
@@ -85,12 +85,13 @@ ngx_http_sszip_ffi_bypass(ngx_http_request_t *r, unsigned int bypass,
     sszip_str *out)
 {
     if (r != r->main || r->connection->fd == (ngx_socket_t) -1) {
-        return ngx_http_sszip_ffi_error(out, "only what clients ask for is "
-                                             "looked up, no subrequest");
+        return ngx_http_sszip_ffi_error(out, "only requests of clients are "
+                                             "looked up, not subrequests");
     }
 
     if (ngx_http_sszip_set_bypass(r, bypass) != NGX_OK) {
-        return ngx_http_sszip_ffi_error(out, "no directive of sszip is used");
+        return ngx_http_sszip_ffi_error(out, "sszip is off: no directive of "
+                                             "it is used");
     }
 
     return NGX_OK;
@@ -112,7 +113,7 @@ ngx_http_sszip_ffi_calls(ngx_http_request_t *r, size_t most_bytes,
 
     if (r->request_body == NULL) {
         return ngx_http_sszip_ffi_error(out, "the request's body was not "
-                                             "read: ngx.req.read_body()");
+                                             "read; call ngx.req.read_body()");
     }
 
     ngx_memzero(&body, sizeof(sszip_str));
@@ -142,8 +143,8 @@ ngx_http_sszip_ffi_calls(ngx_http_request_t *r, size_t most_bytes,
         }
 
         if (ngx_http_sszip_copy_chain(cl, p) != NGX_OK) {
-            return ngx_http_sszip_ffi_error(out, "the file with the request's "
-                                                 "body can't be read");
+            return ngx_http_sszip_ffi_error(out, "cannot read the file with "
+                                                 "the request's body");
         }
 
         body.data = p;
@@ -328,12 +329,12 @@ ngx_http_sszip_ffi_stats(const sszip_metric **figures, size_t *n,
     sszip_metrics_board  board;
 
     if (!ngx_http_sszip_metrics_board(&board)) {
-        return ngx_http_sszip_ffi_error(out, "nothing is counted: no location "
-                                             "has \"sszip_status on\"");
+        return ngx_http_sszip_ffi_error(out, "no metrics: no location has "
+                                             "\"sszip_status on\"");
     }
 
     if (sszip_metrics_board_read(&board, figures, n) != SSZIP_STATUS_OK) {
-        return ngx_http_sszip_ffi_error(out, "sszip failed inside");
+        return ngx_http_sszip_ffi_error(out, "internal error of sszip");
     }
 
     return NGX_OK;
@@ -354,7 +355,7 @@ ngx_http_sszip_ffi_result(sszip_status status, sszip_str *out)
         return NGX_ERROR;
 
     default:
-        return ngx_http_sszip_ffi_error(out, "sszip failed inside");
+        return ngx_http_sszip_ffi_error(out, "internal error of sszip");
     }
 }
 

@@ -174,8 +174,8 @@ ngx_http_sszip_log_body_filters(ngx_http_request_t *r,
 
     ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
                   "sszip: another module changes bodies in location \"%V\": "
-                  "what is stored is sent through it, and not compressed by "
-                  "sszip", &slcf->location);
+                  "cached responses are sent through it, and not compressed "
+                  "by sszip", &slcf->location);
 }
 
 

@@ -616,8 +616,8 @@ ngx_http_sszip_check_routes(ngx_conf_t *cf, ngx_http_sszip_main_conf_t *smcf)
         {
             ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                           "\"sszip_cache on\" has no effect in location "
-                          "\"%V\": nothing tells what makes its answers; it "
-                          "needs an \"sszip_cache_namespace\"",
+                          "\"%V\": its upstream is unknown; set "
+                          "\"sszip_cache_namespace\"",
                           &slcf->location);
             slcf->caches = 0;
             slcf->reads_requests = slcf->has_policy;
@@ -661,7 +661,8 @@ ngx_http_sszip_init_process(ngx_cycle_t *cycle)
 
         } else {
             ngx_log_error(NGX_LOG_ERR, cycle->log, 0,
-                          "sszip: nothing will be cached in this process");
+                          "sszip: cannot start the cache of this process: "
+                          "internal error; nothing is cached in it");
         }
 
         /* only the first worker logs it */

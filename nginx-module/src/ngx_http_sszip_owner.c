@@ -147,8 +147,8 @@ ngx_http_sszip_owner_lib(ngx_conf_t *cf, ngx_str_t *lib)
 
     if (access((char *) lib->data, R_OK) == -1) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, ngx_errno,
-                      "\"sszip_cache_path\" needs \"%V\", beside the module",
-                      lib);
+                      "\"sszip_cache_path\" needs the library \"%V\" next to "
+                      "the module", lib);
         return NGX_ERROR;
     }
 
@@ -314,9 +314,10 @@ ngx_http_sszip_owner_open(ngx_http_sszip_main_conf_t *smcf)
         module_version = sszip_version();
 
         ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                      "sszip: there is no store: \"%V\" is of another build "
-                      "than the module, %s (interface %ui) where the module is "
-                      "%*s (interface %ui): install both files of one build",
+                      "sszip: cannot start the owner of the store: \"%V\" is "
+                      "from another build than the module, %s (interface %ui), "
+                      "and the module is %*s (interface %ui); install both "
+                      "files of one build",
                       &smcf->library, version, (ngx_uint_t) abi_f(),
                       module_version.len, module_version.data,
                       (ngx_uint_t) SSZIP_OWNER_ABI);
@@ -339,7 +340,8 @@ ngx_http_sszip_owner_open(ngx_http_sszip_main_conf_t *smcf)
 failed:
 
     ngx_log_error(NGX_LOG_ERR, ngx_cycle->log, 0,
-                  "sszip: there is no store: %s", dlerror());
+                  "sszip: cannot start the owner of the store: %s",
+                  dlerror());
 
     return NGX_ERROR;
 }

@@ -185,7 +185,8 @@ ngx_http_sszip_probe_timeout(ngx_event_t *ev)
     uri = ngx_http_sszip_log_text(&r->uri, text);
 
     ngx_log_error(NGX_LOG_INFO, c->log, 0,
-                  "sszip: the node has not answered \"%V\" in time", &uri);
+                  "sszip: the node did not respond to the probe \"%V\" in "
+                  "time", &uri);
 
     ctx = ngx_http_sszip_update_ctx(r);
 

@@ -36,7 +36,8 @@ ngx_http_sszip_cache_purge(ngx_conf_t *cf, void *post, void *data)
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
     if (clcf->handler != NULL) {
-        return "is in a location that does something else already";
+        return "conflicts with the content handler of its location; "
+               "use another location";
     }
 
     clcf->handler = ngx_http_sszip_purge_handler;
@@ -155,7 +156,8 @@ ngx_http_sszip_purge_cleanup(void *data)
         args = ngx_http_sszip_log_text(&r->args, text);
 
         ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
-                      "sszip: purge of \"%V\": the client went before its end",
+                      "sszip: purge of \"%V\": the client closed the "
+                      "connection before the response; the purge continues",
                       &args);
     }
 }

@@ -42,7 +42,8 @@ ngx_http_sszip_report_status(ngx_conf_t *cf, void *post, void *data)
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
     if (clcf->handler != NULL) {
-        return "is in a location that does something else already";
+        return "conflicts with the content handler of its location; "
+               "use another location";
     }
 
     clcf->handler = ngx_http_sszip_status_handler;
@@ -90,7 +91,7 @@ ngx_http_sszip_init_zone(ngx_shm_zone_t *zone, void *data)
         != SSZIP_STATUS_OK)
     {
         ngx_log_error(NGX_LOG_EMERG, zone->shm.log, 0,
-                      "sszip: no memory for counters in zone \"%V\"",
+                      "sszip: not enough memory for counters in zone \"%V\"",
                       &zone->shm.name);
         return NGX_ERROR;
     }

@@ -135,8 +135,8 @@ ngx_http_sszip_stream_step(ngx_http_request_t *r, ngx_http_sszip_ctx_t *ctx)
         != SSZIP_STATUS_OK)
     {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                      "sszip: the stream failed or ended before its length "
-                      "was reached");
+                      "sszip: compression of a stream failed, or the response "
+                      "ended before its length was reached");
         return NGX_ERROR;
     }
 

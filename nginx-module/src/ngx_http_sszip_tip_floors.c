@@ -74,7 +74,7 @@ ngx_http_sszip_init_tip_floor_zone(ngx_shm_zone_t *zone, void *data)
 
     if (zone->data == NULL) {
         ngx_log_error(NGX_LOG_EMERG, zone->shm.log, 0,
-                      "sszip: no memory for heads in zone \"%V\"",
+                      "sszip: not enough memory for tip floors in zone \"%V\"",
                       &zone->shm.name);
         return NGX_ERROR;
     }

@@ -91,7 +91,8 @@ ngx_http_sszip_call_handler(ngx_http_request_t *r, ngx_http_handler_pt handler)
 
     if (slcf->has_policy && !ngx_http_sszip_subrequest_allowed(r, ctx)) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                      "sszip: what this calls has not been judged");
+                      "sszip: request denied: its calls were not evaluated by "
+                      "the policy of the location");
         return NGX_HTTP_FORBIDDEN;
     }
 

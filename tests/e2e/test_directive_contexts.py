@@ -173,7 +173,7 @@ def test_location_without_upstream_or_namespace_is_not_cached(start, origin):
     inner = "location / {{ proxy_pass http://@origin@; }} location /files {{ {0} empty_gif; }}"
     origin.answers(answer(b'"x"', headers=[("Cache-Control", "max-age=60")]))
     nginx = start(server("a", inner.format("")))
-    warning = 'has no effect in location "/files": nothing tells what makes its answers; it needs an "sszip_cache_namespace"'
+    warning = 'has no effect in location "/files": its upstream is unknown; set "sszip_cache_namespace"'
     status, output = nginx.test()
     assert status == 0 and output.count("has no effect") == 1 and warning in output
     for n in range(3):

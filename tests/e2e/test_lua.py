@@ -257,7 +257,7 @@ def test_request_without_a_body_is_reported(nginx, origin):
     fetch(nginx.port, "/get", headers=[("X-Access", urllib.parse.quote(CALLS % ""))])
     assert phase_result(nginx, "access") == [None, b"no-body"]
     unread = run_in_phase(nginx, "access", "return sszip.calls()")
-    assert unread == [None, b"the request's body was not read: ngx.req.read_body()"]
+    assert unread == [None, b"the request's body was not read; call ngx.req.read_body()"]
 
 
 def test_calls_are_read_over_http2(nginx, origin):
@@ -345,7 +345,7 @@ def test_library_of_another_version_is_rejected(start_nginx, tmp_path):
 
 
 def test_stats_return_the_counters_of_all_workers(start_nginx, nginx, node):
-    assert lua(nginx, "return sszip.stats()")[1] == b'nothing is counted: no location has "sszip_status on"'
+    assert lua(nginx, "return sszip.stats()")[1] == b'no metrics: no location has "sszip_status on"'
     http = """
         sszip on; sszip_cache on; sszip_cache_namespace lua;
         server {

@@ -43,9 +43,9 @@ def test_owner_library_of_another_build_is_reported(start_nginx, tmp_path):
     source.write_text("unsigned sszip_owner_abi(void) { return 1; }\n")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
     nginx = start_nginx(CONFIG.replace("@origin@", "127.0.0.1:1"), module=module)
-    nginx.expect("cache's owner at .* does not answer")
-    line = nginx.wait_for(lambda: re.search(r"there is no store: .*", nginx.error_log()), "the complaint")[0]
-    wanted = rf'"{library}" is of another build than the module, an older version \(interface 1\) where the module is \d+\.\d+\.\d+ \(interface \d+\): install both'
+    nginx.expect("cache's owner at .* does not respond")
+    line = nginx.wait_for(lambda: re.search(r"cannot start the owner of the store: .*", nginx.error_log()), "the complaint")[0]
+    wanted = rf'"{library}" is from another build than the module, an older version \(interface 1\), and the module is \d+\.\d+\.\d+ \(interface \d+\); install both'
     assert re.search(wanted, line), line
 
 

@@ -593,8 +593,8 @@ function _M.purge(scope)
     local rc = C.ngx_http_sszip_ffi_purge(str1, out)
 
     if rc == FFI_DECLINED then
-        return nil, "there is no store (sszip_cache_path): nothing is purged, since each "
-                    .. "worker has a memory of its own"
+        return nil, "nothing was purged: there is no store, and each worker has a memory "
+                    .. "of its own; set sszip_cache_path"
     end
 
     local request

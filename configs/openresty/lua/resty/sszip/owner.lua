@@ -149,7 +149,7 @@ function _M.ask(request, timeout)
     end
 
     if not answer then
-        return nil, "the cache's owner can't be asked: " .. (err or "unknown")
+        return nil, "the cache's owner can't be queried: " .. (err or "unknown")
     end
 
     return answer
