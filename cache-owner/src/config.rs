@@ -75,7 +75,7 @@ impl Default for Config {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("{path}: {error}")]
+    #[error("cannot read {path}: {error}")]
     Unreadable {
         /// The file.
         path: String,
@@ -229,6 +229,8 @@ mod tests {
         let relative = wrong("socket = \"s\"\npath = \"/x\"");
         assert_eq!(relative, "cached.toml:1: \"s\" is not an absolute path");
         let missing = Config::read(Path::new("/no/such/file")).unwrap_err();
-        assert!(missing.to_string().starts_with("/no/such/file: "));
+        assert!(missing
+            .to_string()
+            .starts_with("cannot read /no/such/file: "));
     }
 }

@@ -165,9 +165,9 @@ pub unsafe extern "C" fn sszip_owner_run(
             log,
         ))
     }));
-    let ran = ran.unwrap_or_else(|_| Err("the library failed inside".into()));
+    let ran = ran.unwrap_or_else(|_| Err("internal error".into()));
     let (is_serving, after) = ran.unwrap_or_else(|text: String| {
-        let line = format!("the store can't be started: {text}");
+        let line = format!("cannot start the owner of the store: {text}");
         log_line(log, Level::Error, &line);
         (false, FAILED_INTERVAL)
     });
@@ -245,12 +245,16 @@ fn log_line(log: sszip_owner_log, level: Level, line: &str) {
 /// The safety conditions of `sszip_owner_run`.
 unsafe fn start(config: *const sszip_owner_config) -> Result<Owner, String> {
     if config.is_null() {
-        return Err("there is no configuration".into());
+        return Err("the configuration is missing".into());
     }
     // SAFETY: not NULL; the first member, for any version of the header.
     let size = unsafe { ptr::addr_of!((*config).size).read() };
     if size != size_of::<sszip_owner_config>() {
-        return Err("the configuration is that of another version".into());
+        return Err(
+            "the configuration has the layout of another version; install module and \
+                    library of one build"
+                .into(),
+        );
     }
     // SAFETY: it has the expected size.
     let settings = unsafe { config.read() };

@@ -52,7 +52,7 @@ impl TryFrom<Table> for HeadTable {
         let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
         match HeadSource::parse(&words) {
             Ok((follow, _)) => Ok(Self(table.namespace, follow)),
-            Err(error) => Err(format!("the head of \"{}\" {error}", table.namespace)),
+            Err(error) => Err(format!("the [[head]] of \"{}\" {error}", table.namespace)),
         }
     }
 }
@@ -65,7 +65,7 @@ pub(crate) fn head_tables<'de, D: Deserializer<'de>>(
     for HeadTable(name, follow) in Vec::<HeadTable>::deserialize(from)? {
         if let Some((_, first)) = follows.iter().find(|(other, _)| *other == name) {
             return Err(D::Error::custom(format_args!(
-                "the namespace \"{name}\" has two heads, \"{}\" and \"{}\": it may have one",
+                "the namespace \"{name}\" has two [[head]] tables, \"{}\" and \"{}\"; remove one",
                 first.url_origin(),
                 follow.url_origin()
             )));
@@ -128,15 +128,15 @@ mod tests {
     #[test]
     fn invalid_heads_are_rejected_with_the_line_and_the_allowed_values() {
         for (line, expected) in [
-            ("finality = \"safe\"", "cached.toml:4: the head of \"main\" has an invalid value \"finality=safe\": it must be"),
-            ("finality = \"depth:0\"", "cached.toml:4: the head of \"main\" has an invalid"),
-            ("api = \"rpc\"", "cached.toml:4: the head of \"main\" has an invalid value \"api=rpc\": it must be \"api=execution\" or"),
-            ("interval = \"10ms\"", "cached.toml:4: the head of \"main\" has an invalid value \"interval=10ms\""),
+            ("finality = \"safe\"", "cached.toml:4: the [[head]] of \"main\" has an invalid value \"finality=safe\": it must be"),
+            ("finality = \"depth:0\"", "cached.toml:4: the [[head]] of \"main\" has an invalid"),
+            ("api = \"rpc\"", "cached.toml:4: the [[head]] of \"main\" has an invalid value \"api=rpc\": it must be \"api=execution\" or"),
+            ("interval = \"10ms\"", "cached.toml:4: the [[head]] of \"main\" has an invalid value \"interval=10ms\""),
             ("interval = 5", "cached.toml:7: invalid type: integer `5`, expected a string"),
-            ("headers = { \"a b\" = \"secret\" }", "cached.toml:4: the head of \"main\" has an invalid value \"header=a b:...\""),
-            ("headers = { Host-x = \"\\u0001secret\" }", "cached.toml:4: the head of \"main\" has an invalid value \"header=Host-x:...\""),
+            ("headers = { \"a b\" = \"secret\" }", "cached.toml:4: the [[head]] of \"main\" has an invalid value \"header=a b:...\""),
+            ("headers = { Host-x = \"\\u0001secret\" }", "cached.toml:4: the [[head]] of \"main\" has an invalid value \"header=Host-x:...\""),
             ("ca = \"ca.pem\"", "cached.toml:7: \"ca.pem\" is not an absolute path"),
-            ("ca = \"/ca.pem\"", "cached.toml:4: the head of \"main\" has an invalid value \"ca=/ca.pem\": it must be used with an \"https://\""),
+            ("ca = \"/ca.pem\"", "cached.toml:4: the [[head]] of \"main\" has an invalid value \"ca=/ca.pem\": it must be used with an \"https://\""),
             ("uri = \"x\"", "cached.toml:7: unknown field `uri`, expected one of `namespace`, `url`"),
         ] {
             let table = "[[head]]\nnamespace = \"main\"\nurl = \"http://node\"\n";
@@ -147,9 +147,9 @@ mod tests {
         for (table, expected) in [
             ("[[head]]\nnamespace = \"main\"\n", "cached.toml:4: missing field `url`"),
             ("[[head]]\nurl = \"http://node\"\n", "cached.toml:4: missing field `namespace`"),
-            ("[[head]]\nnamespace = \"\"\nurl = \"http://node\"\n", "cached.toml:4: the head of \"\" has an invalid value"),
-            ("[[head]]\nnamespace = \"a\"\nurl = \"ftp://node\"\n", "cached.toml:4: the head of \"a\" has an invalid value \"ftp://node\": it must be a URL"),
-            ("[[head]]\nnamespace = \"a\"\nurl = \"http://x/secret\"\n[[head]]\nnamespace = \"a\"\nurl = \"http://y\"\n", "cached.toml:4: the namespace \"a\" has two heads, \"http://x\" and \"http://y\""),
+            ("[[head]]\nnamespace = \"\"\nurl = \"http://node\"\n", "cached.toml:4: the [[head]] of \"\" has an invalid value"),
+            ("[[head]]\nnamespace = \"a\"\nurl = \"ftp://node\"\n", "cached.toml:4: the [[head]] of \"a\" has an invalid value \"ftp://node\": it must be a URL"),
+            ("[[head]]\nnamespace = \"a\"\nurl = \"http://x/secret\"\n[[head]]\nnamespace = \"a\"\nurl = \"http://y\"\n", "cached.toml:4: the namespace \"a\" has two [[head]] tables, \"http://x\" and \"http://y\""),
         ] {
             let error = parse(table).unwrap_err();
             assert!(error.starts_with(expected), "{error}");

@@ -44,7 +44,10 @@ fn main() -> ExitCode {
         }
     };
     if args.check {
-        log_line(&format!("{}: good", args.config.display()));
+        log_line(&format!(
+            "{}: the configuration is valid",
+            args.config.display()
+        ));
         return ExitCode::SUCCESS;
     }
     if args.status {
@@ -97,7 +100,7 @@ fn run(config: &Config) -> Result<(), Box<dyn std::error::Error>> {
     });
     owner.wait();
     if !stopping.load(Ordering::Relaxed) {
-        return Err("it can't serve".into());
+        return Err("stopped because of the error above".into());
     }
     log_line("stopped");
     Ok(())

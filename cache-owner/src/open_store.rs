@@ -34,21 +34,24 @@ pub fn store(path: &Path, max_size: u64, log: Log) -> StoreOpener {
             Ok(Box::new(StoreDisk::new(store, now)) as Box<dyn OwnerStore>)
         }
         Err(OpenError::Locked) => Err(OpenStoreError::Locked),
-        Err(error) => Err(OpenStoreError::Failed(format!("no store: {error}"))),
+        Err(error) => Err(OpenStoreError::Failed(format!(
+            "cannot open the store in {}: {error}",
+            config.path.display()
+        ))),
     })
 }
 
 fn log_opening(path: &Path, opening: OpenOutcome, log: &Log) {
     let path = path.display();
     match opening {
-        OpenOutcome::Fresh => log(Level::Notice, &format!("a new store in {path}")),
-        OpenOutcome::Reopened => log(Level::Notice, &format!("the store in {path}")),
+        OpenOutcome::Fresh => log(Level::Notice, &format!("created a new store in {path}")),
+        OpenOutcome::Reopened => log(Level::Notice, &format!("opened the store in {path}")),
         OpenOutcome::SetAside { damage, to } => {
             let to = match to {
-                Some(to) => format!("set aside as {}", to.display()),
-                None => "nothing was left of it".into(),
+                Some(to) => format!("its files were moved to {}", to.display()),
+                None => "it left no files".into(),
             };
-            let line = format!("the store in {path} begins anew: {damage}; {to}");
+            let line = format!("replaced the store in {path} by an empty one: {damage}; {to}");
             log(Level::Error, &line);
         }
     }

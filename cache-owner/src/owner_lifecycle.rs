@@ -197,7 +197,13 @@ impl OwnerLifetime {
         // ends the remaining connections and the calls that wait for the disk
         runtime.shutdown_timeout(Duration::from_millis(500));
         if let Err(error) = owner.close(now()) {
-            (self.log)(Level::Error, &format!("not all was stored: {error}"));
+            (self.log)(
+                Level::Error,
+                &format!(
+                    "cannot write all entries to the store before the \
+                                               end: {error}"
+                ),
+            );
         }
         served
     }
@@ -247,8 +253,16 @@ impl OwnerLifetime {
             body_timeout: idle,
         };
         let path = config.socket.display();
-        let (socket, listener) = Socket::bind(&config.socket, config.socket_user)
-            .map_err(|error| std::io::Error::new(error.kind(), format!("{path}: {error}")))?;
+        let (socket, listener) =
+            Socket::bind(&config.socket, config.socket_user).map_err(|error| {
+                std::io::Error::new(
+                    error.kind(),
+                    format!(
+                        "cannot listen on {path}: \
+                                                                        {error}"
+                    ),
+                )
+            })?;
         owner.start_listening(now());
         // before any request is served: no block is final until it is known to be
         let follow = |(name, follow): &(String, HeadSource)| {

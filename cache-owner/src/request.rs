@@ -150,12 +150,15 @@ pub fn decode_head(head: &Parts) -> Result<Request, Problem> {
         ("heads", None) => ("POST", &["namespace", "height", "shown"]),
         ("lookups" | "purges", None) => ("POST", &[]),
         ("status", None) => ("GET", &["format"]),
-        _ => return Err(nowhere(
-            "there is entries/KEY, lookups, leases/KEY, heads, purges, acknowledgements, events and status",
-        )),
+        _ => {
+            return Err(nowhere(
+                "unknown path; known are entries/KEY, lookups, leases/KEY, heads, purges, \
+             acknowledgements, events and status",
+            ))
+        }
     };
     if !allowed.split(", ").any(|name| name == head.method.as_str()) {
-        let detail = format!("{} is not allowed here, {allowed} is", head.method);
+        let detail = format!("{} is not allowed here; allowed: {allowed}", head.method);
         return Err(Problem {
             allow: Some(allowed),
             ..Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
@@ -173,14 +176,8 @@ pub fn decode_head(head: &Parts) -> Result<Request, Problem> {
                     time: time.unwrap_or(LEASE).clamp(1, LONGEST_LEASE),
                     wait: wait.unwrap_or(0).min(LONGEST_WAIT),
                 }),
-                None if time.is_some() => {
-                    return Err(bad_request("for= is how long a lease=PROCESS lasts"))
-                }
-                None if wait.is_some() => {
-                    return Err(bad_request(
-                        "wait= is how long a lease=PROCESS is waited for",
-                    ))
-                }
+                None if time.is_some() => return Err(bad_request("for= needs lease=PROCESS")),
+                None if wait.is_some() => return Err(bad_request("wait= needs lease=PROCESS")),
                 None => None,
             };
             Request::LookUp { key: key()?, lease }
@@ -199,7 +196,7 @@ pub fn decode_head(head: &Parts) -> Result<Request, Problem> {
                 is_block: match query.get("shown") {
                     Some("block") => true,
                     Some("part") => false,
-                    _ => return Err(bad_request("shown= is block or part")),
+                    _ => return Err(bad_request("shown= must be block or part")),
                 },
             },
         },
@@ -225,7 +222,7 @@ pub fn chain_query(fields: &HeaderMap) -> Result<Option<ChainQuery>, Problem> {
         .transpose()?
     {
         Some(namespace) => Ok(Some(ChainQuery { namespace, known })),
-        None if known.is_some() => Err(bad_request("sszip-chain-known is of an sszip-namespace")),
+        None if known.is_some() => Err(bad_request("sszip-chain-known needs sszip-namespace")),
         None => Ok(None),
     }
 }
@@ -240,7 +237,7 @@ fn put(key: Key, fields: &HeaderMap) -> Result<Request, Problem> {
         let classes = Class::ALL.iter().copied().filter(is_cacheable);
         let names: Vec<_> = classes.map(Class::name).collect();
         bad_request(format!(
-            "sszip-class: {class} is none of {}",
+            "sszip-class: {class} is not one of {}",
             names.join(" ")
         ))
     })?;
@@ -281,7 +278,8 @@ fn if_final(text: &str) -> Result<FinalUpgrade, Problem> {
             valid,
         }),
         _ => Err(bad_request(
-            "sszip-if-final: a transaction's hash (64 lower-case hex digits), a block and milliseconds",
+            "sszip-if-final must have a transaction's hash (64 lower-case hex digits), a block and \
+             milliseconds",
         )),
     }
 }
@@ -291,7 +289,7 @@ fn if_final(text: &str) -> Result<FinalUpgrade, Problem> {
 /// # Errors
 /// [`Problem`].
 pub fn keys(body: &[u8]) -> Result<Vec<Key>, Problem> {
-    let text = std::str::from_utf8(body).map_err(|_| bad_request("keys are hex digits"))?;
+    let text = std::str::from_utf8(body).map_err(|_| bad_request("keys must be hex digits"))?;
     let keys: Vec<Key> = text
         .lines()
         .take(MOST_KEYS + 1)
@@ -299,7 +297,9 @@ pub fn keys(body: &[u8]) -> Result<Vec<Key>, Problem> {
         .collect::<Result<_, _>>()?;
     match keys.len() {
         1..=MOST_KEYS => Ok(keys),
-        _ => Err(bad_request(format!("1 to {MOST_KEYS} keys at a time"))),
+        _ => Err(bad_request(format!(
+            "the body must have 1 to {MOST_KEYS} keys"
+        ))),
     }
 }
 
@@ -312,7 +312,7 @@ pub fn generation(body: &[u8]) -> Result<u64, Problem> {
         .ok()
         .map(|text| text.trim_ascii_end())
         .and_then(decimal)
-        .ok_or_else(|| bad_request("the body is to be a generation, in decimal digits"))
+        .ok_or_else(|| bad_request("the body must be a generation in decimal digits"))
 }
 
 #[derive(Deserialize)]
@@ -346,7 +346,7 @@ pub fn scope(body: &[u8]) -> Result<PurgeScope, Problem> {
         key: one,
         wrong_chain,
     } = serde_json::from_slice(body)
-        .map_err(|error| bad_request(format!("not a purge: {error}")))?;
+        .map_err(|error| bad_request(format!("the body is not a purge: {error}")))?;
     let within = within.or(wrong_chain);
     let within = within.as_deref().map(namespace).transpose()?;
     match (everything, within, method, blocks, one) {
@@ -363,11 +363,11 @@ pub fn scope(body: &[u8]) -> Result<PurgeScope, Problem> {
                 to,
             })
         }
-        (None, None, None, Some(_), None) => Err(bad_request("blocks are those of a namespace")),
+        (None, None, None, Some(_), None) => Err(bad_request("blocks need a namespace")),
         (None, None, None, None, Some(text)) => key(&text).map(PurgeScope::Key),
         _ => Err(bad_request(
-            "a purge is of everything (true), a namespace, a method (perhaps of a namespace), \
-             blocks of a namespace (from and to) or a key",
+            "a purge must have everything (true), a namespace, a method (optionally with a \
+             namespace), a namespace with blocks (from and to), or a key",
         )),
     }
 }
@@ -375,7 +375,9 @@ pub fn scope(body: &[u8]) -> Result<PurgeScope, Problem> {
 fn method_name(name: String) -> Result<Box<str>, Problem> {
     match name.len() {
         1..=MAX_METHOD => Ok(name.into()),
-        _ => Err(bad_request(format!("a method has 1 to {MAX_METHOD} bytes"))),
+        _ => Err(bad_request(format!(
+            "a method must have 1 to {MAX_METHOD} bytes"
+        ))),
     }
 }
 
@@ -387,16 +389,16 @@ fn lower_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
 }
 
 fn key(text: &str) -> Result<Key, Problem> {
-    lower_hex(text).ok_or_else(|| bad_request("a key is 64 lower-case hex digits"))
+    lower_hex(text).ok_or_else(|| bad_request("a key must be 64 lower-case hex digits"))
 }
 
 fn namespace(text: &str) -> Result<Namespace, Problem> {
-    lower_hex(text).ok_or_else(|| bad_request("a namespace is 32 lower-case hex digits"))
+    lower_hex(text).ok_or_else(|| bad_request("a namespace must be 32 lower-case hex digits"))
 }
 
 fn process(text: &str) -> Result<ProcessName, Problem> {
     ProcessName::new(text).ok_or_else(|| {
-        bad_request("a process is 1 to 64 letters, digits, dashes, dots and underscores")
+        bad_request("a process must be 1 to 64 letters, digits, dashes, dots and underscores")
     })
 }
 
@@ -414,7 +416,7 @@ fn text<'a>(fields: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>
             .to_str()
             .map(Some)
             .map_err(|_| bad_request(format!("{name} is not text"))),
-        _ => Err(bad_request(format!("{name} is there more than once"))),
+        _ => Err(bad_request(format!("{name} occurs more than once"))),
     }
 }
 
@@ -436,7 +438,7 @@ impl<'a> Query<'a> {
             }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             if all.iter().any(|(other, _)| *other == name) {
-                return Err(bad_request(format!("{name}= is there more than once")));
+                return Err(bad_request(format!("{name}= occurs more than once")));
             }
             all.push((name, value));
         }
@@ -445,7 +447,7 @@ impl<'a> Query<'a> {
 
     fn allows(&self, names: &[&str]) -> Result<(), Problem> {
         match self.0.iter().find(|(name, _)| !names.contains(name)) {
-            Some((name, _)) => Err(bad_request(format!("{name}= means nothing here"))),
+            Some((name, _)) => Err(bad_request(format!("{name}= is not allowed here"))),
             None => Ok(()),
         }
     }

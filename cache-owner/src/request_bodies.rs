@@ -50,7 +50,7 @@ impl BodyReader {
         let too_long = || {
             Problem::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
-                format!("longer than {most} bytes"),
+                format!("the body is longer than {most} bytes"),
             )
         };
         let hint = body.size_hint();
@@ -78,9 +78,13 @@ impl BodyReader {
             }
             Ok(())
         };
-        timeout(self.limits.body_timeout, all)
-            .await
-            .map_err(|_| Problem::new(StatusCode::REQUEST_TIMEOUT, "the body took too long"))??;
+        timeout(self.limits.body_timeout, all).await.map_err(|_| {
+            Problem::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "the body was not received in \
+                                                                    time",
+            )
+        })??;
         bytes.shrink_to_fit();
         Ok(bytes)
     }
@@ -107,6 +111,6 @@ impl BodyReader {
 fn busy() -> Problem {
     Problem::new(
         StatusCode::SERVICE_UNAVAILABLE,
-        "too many entries are on their way",
+        "too many entries are being received; repeat the request",
     )
 }

@@ -148,7 +148,7 @@ impl Service {
                 let body = self.bodies.read_body(body, request::LONGEST_BODY).await?;
                 let generation = request::generation(&body)?;
                 engine.acknowledge(&process, generation).map_err(|_| {
-                    Problem::new(StatusCode::CONFLICT, "there was no such purge yet")
+                    Problem::new(StatusCode::CONFLICT, "no purge has this generation yet")
                 })?;
                 Ok(response::empty(StatusCode::NO_CONTENT))
             }
@@ -163,7 +163,7 @@ impl Service {
                 let (stream, waker) = engine.connect(&process).map_err(|_| {
                     Problem::new(
                         StatusCode::SERVICE_UNAVAILABLE,
-                        "there are too many processes",
+                        "too many processes are connected",
                     )
                 })?;
                 let stream = EventStream::new(Arc::clone(engine), stream, waker);
@@ -196,15 +196,15 @@ fn refused(why: PutRejection) -> Problem {
     match why {
         PutRejection::Purged => Problem::new(
             StatusCode::CONFLICT,
-            "what it belongs to was purged since that generation, or there was none such yet",
+            "the entry was purged after its generation, or no purge has this generation yet",
         ),
         PutRejection::Replaced => Problem::new(
             StatusCode::CONFLICT,
-            "there is a newer head, or what it depends on was replaced since that epoch",
+            "the entry depends on the head or on a block that was replaced after its epoch",
         ),
         PutRejection::TooLong => Problem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
-            "too long for memory, and its class is not stored",
+            "the entry is too long for memory, and entries of its class are not written to the disk",
         ),
         PutRejection::Off(text) => Problem::new(StatusCode::INSUFFICIENT_STORAGE, text),
     }

@@ -97,7 +97,7 @@ fn reject_other_file(path: &Path) -> Result<(), io::Error> {
     match std::fs::symlink_metadata(path) {
         Ok(file) if !file.file_type().is_socket() => Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "this is no socket, and stays as it is",
+            "the file is not a socket and is not replaced",
         )),
         _ => Ok(()),
     }
@@ -139,7 +139,7 @@ mod tests {
         let path = folder.path().join("file");
         std::fs::write(&path, "precious").unwrap();
         let error = Socket::bind(&path, None).unwrap_err();
-        assert!(error.to_string().contains("no socket"), "{error}");
+        assert!(error.to_string().contains("not a socket"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
         assert!(Socket::bind(&folder.path().join("no/such"), None).is_err());

@@ -23,7 +23,7 @@ pub fn status(socket: &Path) -> Result<String, io::Error> {
     let line = head.lines().next().unwrap_or_default();
     match line.split(' ').nth(1) {
         Some("200") => Ok(body.to_owned()),
-        _ => Err(io::Error::other(format!("it answers {line:?}"))),
+        _ => Err(io::Error::other(format!("unexpected response {line:?}"))),
     }
 }
 

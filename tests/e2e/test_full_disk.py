@@ -69,7 +69,7 @@ class Blocks:
 def test_store_resumes_writes_when_the_disk_has_room_again(start_nginx, origin, disk, reloads):
     origin.answers(Node({"eth_getBlockByHash": lambda params: result(int(params[0], 16))}))
     nginx = start_nginx(CONFIG.replace("@disk@", str(disk)), workers=5)
-    nginx.expect("disk writes stopped: the disk is full|disk writes resumed|no store: ")
+    nginx.expect("disk writes stopped: the disk is full|disk writes resumed|cannot open the store in ")
     owner = Client(disk / "cache/owner.sock")
     wait_until_linked(nginx, owner)
 

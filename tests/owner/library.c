@@ -56,7 +56,7 @@ refuses(const sszip_owner_config *config, const char *expected)
 
     if (owner_run(config, false, log_line, &serves) < 1000
         || serves
-        || strncmp(last_line, "1 the store can't be started: ", 30) != 0
+        || strncmp(last_line, "1 cannot start the owner of the store: ", 39) != 0
         || strstr(last_line, expected) == NULL)
     {
         fprintf(stderr, "\"%s\" is not \"%s\"\n", last_line, expected);
@@ -93,7 +93,7 @@ run(char **argv)
         return 2;
     }
 
-    if (!refuses(NULL, "there is no configuration") || !owner_exit(log_line)) {
+    if (!refuses(NULL, "the configuration is missing") || !owner_exit(log_line)) {
         return 3;
     }
 
@@ -123,7 +123,7 @@ run(char **argv)
     other.path_len = strlen(argv[3]);
     other.heads = "[[\"main\",\"http://node\",\"api=x\"]]";
     other.heads_len = strlen(other.heads);
-    if (!refuses(&other, "the head of \"main\" has an invalid value")) {
+    if (!refuses(&other, "the head source of \"main\" has an invalid value")) {
         return 3;
     }
 

@@ -44,7 +44,7 @@ def test_clean_stop_keeps_more_entries_than_fit_into_the_memtables(start_daemon)
         assert owner.put(n, n.to_bytes(4, "big") * 25_000).status == 201
     assert owner.status()["memory"]["entries"] == 400
     owner.stop()
-    assert "not all was stored" not in owner.log_text()
+    assert "cannot write all entries to the store" not in owner.log_text()
     owner.start()
     for n in range(400):
         assert owner.get(n).body == n.to_bytes(4, "big") * 25_000
@@ -188,7 +188,7 @@ def test_acknowledged_purges_survive_repeated_kills(start_daemon):
     assert purged
     milliseconds = sorted(round(seconds * 1000) for seconds in times)
     print(f"\nback after a kill: median {statistics.median(milliseconds)} ms, most {milliseconds[-1]} ms")
-    assert "begins anew" not in owner.log_text(), owner.log_text()
+    assert "replaced the store" not in owner.log_text(), owner.log_text()
 
 
 def test_damaged_store_is_set_aside(start_daemon):
@@ -199,7 +199,7 @@ def test_damaged_store_is_set_aside(start_daemon):
     owner.stop()
     (owner.store / "db" / "CURRENT").unlink()
     owner.start()
-    assert "begins anew" in owner.log_text()
+    assert "replaced the store" in owner.log_text()
     assert owner.get(1).status == 404
     # entries that were fetched under the earlier store are older
     assert owner.generation > generation
@@ -214,7 +214,7 @@ def test_store_that_crashes_its_owners_is_set_aside(start_daemon):
     owner.stop()
     (owner.store / "opening").write_text("x" * 5)
     owner.start()
-    assert "begins anew: opening it ended the process several times" in owner.log_text()
+    assert "by an empty one: the process ended several times while it opened the database" in owner.log_text()
     assert owner.get(1).status == 404
     owner.put(1, b"one")
     owner.stop()
@@ -277,12 +277,12 @@ def test_unusable_store_path_is_logged_once_and_retried(tmp_path, start_daemon):
     owner = Daemon(blocked)
     owner.store.write_text("a file, no folder")
     owner.spawn()
-    owner.wait_for(lambda: "no store" in owner.log_text(), "the error to be logged")
+    owner.wait_for(lambda: "cannot open the store" in owner.log_text(), "the error to be logged")
     # retries have no other effect than a log line: a longer pause only allows more of them
     time.sleep(1.2)
     owner.store.unlink()
     owner.wait()
-    assert owner.log_text().count("no store") == 1
+    assert owner.log_text().count("cannot open the store") == 1
     owner.stop()
 
 

@@ -156,7 +156,12 @@ impl StepRunner {
             self.later.purge = None;
             self.log(false, &format!("block {from} and later are purged"));
         }
-        let unrecorded = |error: Failure| format!("what is final can't be recorded: {error}");
+        let unrecorded = |error: Failure| {
+            format!(
+                "the record of the chain can't be written: \
+                                                   {error}"
+            )
+        };
         if let Some(identity) = self.later.identity {
             let write = self
                 .engine

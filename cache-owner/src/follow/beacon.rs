@@ -61,11 +61,11 @@ pub async fn query(http: &HttpNode, query: NodeQuery) -> Result<NodeResult, Stri
 }
 
 fn missing(path: &str) -> NodeResult {
-    NodeResult::Failed(format!("it has no {path}"))
+    NodeResult::Failed(format!("the node has no {path}"))
 }
 
 fn unexpected_value(at: &str) -> String {
-    format!("an answer that can't be read: {at} is missing, or not what it should be")
+    format!("invalid response: {at} is missing or invalid")
 }
 
 /// Fetches the member `data` of the resource under a path, or `None` if the node has none.

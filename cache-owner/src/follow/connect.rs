@@ -60,7 +60,7 @@ impl Connector {
                 ..
             } => {
                 let name = ServerName::try_from(host.clone())
-                    .map_err(|error| format!("\"{host}\" is no name of a host: {error}"))?;
+                    .map_err(|error| format!("\"{host}\" is not a host name: {error}"))?;
                 Some((TlsConnector::from(Arc::new(tls_config(ca)?)), name))
             }
             _ => None,
@@ -125,14 +125,18 @@ fn tls_config(ca: Option<&Path>) -> Result<ClientConfig, String> {
                 roots.add(certificate).map_err(|error| wrong(&error))?;
             }
             if roots.is_empty() {
-                return Err(format!("{}: no certificate is in it", path.display()));
+                return Err(format!("{} contains no certificate", path.display()));
             }
         }
         None => {
             let found = rustls_native_certs::load_native_certs();
             roots.add_parsable_certificates(found.certs);
             if roots.is_empty() {
-                return Err("the system has no certificates to trust: name some with ca".into());
+                return Err(
+                    "the system has no trusted certificates; set \"ca\" to a file of \
+                            certificates"
+                        .into(),
+                );
             }
         }
     }

@@ -101,7 +101,7 @@ pub fn decode_response(query: NodeQuery, body: &Bytes) -> Result<NodeResult, Str
         NodeQuery::Genesis => {
             serde_json::from_str(result).map(|block: Option<Header>| match block {
                 Some(block) => NodeResult::Genesis(block.hash),
-                None => NodeResult::Failed("it has no block 0".into()),
+                None => NodeResult::Failed("the node has no block 0".into()),
             })
         }
         _ => serde_json::from_str(result).map(|block: Option<Header>| {
@@ -240,7 +240,7 @@ mod tests {
             (NodeQuery::ChainId, r#"{"result":1}"#),
         ] {
             let error = answer(query, body).unwrap_err();
-            assert!(error.starts_with("an answer that can't be read"), "{error}");
+            assert!(error.starts_with("invalid response"), "{error}");
         }
         let error = answer(NodeQuery::Latest, "<html>\n\u{7}").unwrap_err();
         assert!(error.ends_with(": <html>  "), "{error}");

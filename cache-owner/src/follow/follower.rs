@@ -43,7 +43,7 @@ pub async fn run(follow: HeadSource, chain: Arc<Chain>, engine: Arc<Engine>, log
             let steps = StepRunner::new(Arc::clone(&engine), Arc::clone(&chain), Arc::clone(&log));
             steps.log(
                 true,
-                &format!("following it failed, and begins anew: {error}"),
+                &format!("the chain follower failed and starts again: {error}"),
             );
             engine
                 .owner
@@ -121,7 +121,8 @@ impl Follower {
             match read.await {
                 Ok(record) => return record,
                 Err(error) => {
-                    let error = format!("what is recorded of it can't be read: {error}");
+                    let error =
+                        format!("cannot read the record of the chain, trying again: {error}");
                     if !std::mem::replace(&mut has_failed, true) {
                         self.steps.log(true, &error);
                     }
@@ -200,7 +201,7 @@ async fn poll(tracker: &mut Tracker, node: &NodeClient) {
     let error = match outcome {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error,
-        Err(_) => "it takes too long to tell what became of its chain".to_owned(),
+        Err(_) => "the poll takes too long".to_owned(),
     };
     tracker.fail_poll(&error, now().monotonic);
 }

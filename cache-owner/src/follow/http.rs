@@ -44,11 +44,11 @@ pub fn request_headers(follow: &HeadSource) -> Result<HeaderMap, String> {
     let software = concat!("sszip/", env!("CARGO_PKG_VERSION"));
     fields.insert(USER_AGENT, HeaderValue::from_static(software));
     for (name, value) in &follow.headers {
-        let bad = |problem: &str| format!("the header \"{name}\": {problem}");
+        let bad = |problem: &str| format!("invalid header \"{name}\": {problem}");
         let field = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| bad("a name has letters, digits and a few signs (RFC 9110, 5.6.2)"))?;
+            .map_err(|_| bad("its name must be a token (RFC 9110, 5.6.2)"))?;
         let mut value = HeaderValue::from_str(value)
-            .map_err(|_| bad("a value is one line of visible characters"))?;
+            .map_err(|_| bad("its value must be one line of visible characters"))?;
         value.set_sensitive(true);
         fields.insert(field, value);
     }
@@ -164,7 +164,7 @@ impl HttpNode {
             let (head, body) = self.send(request).await?.into_parts();
             let body = Limited::new(body, LONGEST).collect().await;
             let body = body.map_err(|error| match error.is::<LengthLimitError>() {
-                true => format!("an answer of more than {LONGEST} bytes"),
+                true => format!("the response is longer than {LONGEST} bytes"),
                 false => with_causes(&*error),
             })?;
             Ok((head.status, body.to_bytes()))
@@ -175,7 +175,7 @@ impl HttpNode {
     }
 
     fn too_slow(&self) -> String {
-        format!("no answer within {} ms", self.timeout.as_millis())
+        format!("no response within {} ms", self.timeout.as_millis())
     }
 }
 
@@ -192,5 +192,5 @@ pub(super) fn unreadable(body: &[u8], error: &serde_json::Error) -> String {
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();
-    format!("an answer that can't be read ({error}): {start}")
+    format!("invalid response ({error}): {start}")
 }

@@ -41,7 +41,7 @@ impl NodeClient {
     /// # Errors
     /// The configuration is invalid. The message is for operators.
     pub fn new(follow: &HeadSource, news: Arc<Notify>) -> Result<Self, String> {
-        let endpoint = Endpoint::parse(&follow.url).ok_or("it has no URL of a node")?;
+        let endpoint = Endpoint::parse(&follow.url).ok_or("the URL is invalid")?;
         let timeout = Duration::from_millis(follow.interval).clamp(LEAST_TIMEOUT, MOST_TIMEOUT);
         Ok(match (follow.api, endpoint.is_websocket) {
             (Api::Execution, false) => Self::Execution(HttpNode::new(follow, &endpoint, timeout)?),
@@ -53,7 +53,7 @@ impl NodeClient {
             }
             (Api::Beacon, false) => Self::Beacon(HttpNode::new(follow, &endpoint, timeout)?),
             (Api::Beacon, true) => {
-                return Err("the Beacon API is not spoken over WebSockets".into());
+                return Err("the Beacon API is not available over WebSockets".into());
             }
         })
     }

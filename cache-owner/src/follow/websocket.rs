@@ -110,7 +110,7 @@ impl WebSocket {
             Ok(answer) => answer,
             Err(_) => {
                 // a connection that hangs may do so permanently
-                let why = format!("no answer within {} ms", self.timeout.as_millis());
+                let why = format!("no response within {} ms", self.timeout.as_millis());
                 self.record_failure(&why);
                 Err(why)
             }

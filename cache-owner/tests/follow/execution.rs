@@ -65,7 +65,7 @@ fn replaced_final_blocks_are_purged() {
     node.chain().finalized = Some(110);
     owner.wait_for("following", 120, Some(110));
     assert_eq!(owner.status()["generation"].as_u64().unwrap(), before + 1);
-    assert_eq!(owner.log_count("block 90 was final and is not any more"), 1);
+    assert_eq!(owner.log_count("finalized block 90 was replaced"), 1);
     assert_eq!(owner.log_count("block 0 and later are purged"), 1);
 }
 
@@ -85,7 +85,7 @@ fn recorded_mark_and_identity_are_checked_after_a_restart() {
     let owner = Owner::start_in(store, head(&url));
     owner.wait_for("following", 120, Some(110));
     // a mark that was only in memory may be lost, the identity is not
-    let broken = owner.log_count("block 90 was final and is not any more");
+    let broken = owner.log_count("finalized block 90 was replaced");
     assert!(broken <= 1);
     let store = owner.stop();
     node.chain().id = 5;

@@ -98,7 +98,7 @@ fn invalid_ca_file_is_reported_and_read_again() {
     let owner = Owner::start(head);
     owner.wait_for_error(&["ca.pem", "No such file"]);
     std::fs::write(&file, "no certificate\n").unwrap();
-    owner.wait_for_error(&["ca.pem: no certificate is in it"]);
+    owner.wait_for_error(&["ca.pem contains no certificate"]);
     std::fs::copy(authority.file(), &file).unwrap();
     owner.wait_for("following", 100, Some(90));
 }

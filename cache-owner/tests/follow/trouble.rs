@@ -21,9 +21,9 @@ fn node_errors_are_reported_until_the_node_recovers() {
             Behaviour::Page(301),
             &["HTTP 301", "redirects are not followed"],
         ),
-        (Behaviour::Page(200), &["can't be read", "<html>"]),
-        (Behaviour::Long(9 << 20), &["an answer of more than"]),
-        (Behaviour::Silent, &["no answer within 2000 ms"]),
+        (Behaviour::Page(200), &["invalid response", "<html>"]),
+        (Behaviour::Long(9 << 20), &["the response is longer than"]),
+        (Behaviour::Silent, &["no response within 2000 ms"]),
         (
             Behaviour::RequiresHeader("authorization", "x"),
             &["HTTP 401"],

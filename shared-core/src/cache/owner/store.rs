@@ -58,7 +58,7 @@ impl StoreDisk {
         let row = self.store.control_get(key);
         let row = row.map_err(|failure| StoreError::Off(WriteError::from(&failure)))?;
         let unreadable = || {
-            let text = "what is recorded of the chain is damaged";
+            let text = "the chain's record in the store is damaged";
             StoreError::Off(WriteError::Failed(text.into()))
         };
         row.map(|row| record::read(&row).ok_or_else(unreadable))

@@ -55,16 +55,16 @@ pub enum StoreError {
     Off(WriteError),
     /// The memtables are full because a flush is in progress: a later write may succeed, and none
     /// waits.
-    #[error("the disk is slower than what is to be stored")]
+    #[error("the disk is too slow: all memtables are full")]
     Busy,
     /// The entry is longer than [`StoreConfig::max_entry`], or its header is longer than 64 KiB.
-    #[error("too large an entry")]
+    #[error("the entry is too large")]
     TooLarge,
     /// The entry was purged before it arrived.
-    #[error("purged while it was on its way")]
+    #[error("the entry was purged before it was stored")]
     Purged,
     /// The marker file could not be written; with the error.
-    #[error("the marker file: {0}")]
+    #[error("cannot write the marker file: {0}")]
     Marker(String),
 }
 

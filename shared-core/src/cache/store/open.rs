@@ -59,22 +59,22 @@ pub enum OpenOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// The marker file is missing, or the creation of the store was interrupted.
-    #[error("a database without its marker file")]
+    #[error("its database has no marker file")]
     NoMarker,
     /// The content of the marker file is invalid.
-    #[error("the marker file is damaged")]
+    #[error("its marker file is damaged")]
     Marker,
     /// The store was created by an earlier version, in this format.
-    #[error("an earlier version made it, in format {0}")]
+    #[error("it has format {0} of an earlier version")]
     Older(u64),
     /// The database is missing.
-    #[error("the database is gone")]
+    #[error("its database is missing")]
     NoDatabase,
     /// The database is empty, or another one.
-    #[error("the database is not the one it was")]
+    #[error("its database is not the one that its marker file names")]
     OtherDatabase,
     /// The database lacks purges or other durable writes.
-    #[error("the database has lost purges: {found} of {wanted} writes")]
+    #[error("its database has lost purges: {found} of {wanted} writes are present")]
     LostWrites {
         /// Number of durable writes in the database.
         found: u64,
@@ -82,7 +82,7 @@ pub enum Damage {
         wanted: u64,
     },
     /// The process ended repeatedly while it opened the database.
-    #[error("opening it ended the process several times")]
+    #[error("the process ended several times while it opened the database")]
     CrashedOpening,
     /// RocksDB can't read the database; with its message.
     #[error("{0}")]
@@ -93,16 +93,20 @@ pub enum Damage {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has the store open.
-    #[error("another process has the store")]
+    #[error("another process has it open")]
     Locked,
     /// A later version created the store.
-    #[error("a later version made the store, in format {format}")]
+    #[error(
+        "it has format {format} of a later version; install that version, or choose another \
+             folder"
+    )]
     Newer {
         /// Format of the store.
         format: u64,
     },
     /// The directory, or a file in it, belongs to another user.
-    #[error("{} belongs to user {owner}, and this process runs as {user}", path.display())]
+    #[error("{} belongs to user {owner}, but this process runs as user {user}; chown the folder, \
+             or choose another one", path.display())]
     Owner {
         /// Path of the file.
         path: PathBuf,
@@ -112,19 +116,20 @@ pub enum OpenError {
         user: u32,
     },
     /// The directory has files, and no store.
-    #[error("{} is none of a store's, which needs a folder of its own", path.display())]
+    #[error("{} is not part of a store, which needs a folder of its own; choose an empty or a new \
+             folder", path.display())]
     Foreign {
         /// Path of the first such file.
         path: PathBuf,
     },
     /// The configured size is less than [`MIN_SIZE`] bytes.
-    #[error("{max_size} bytes are too few, {MIN_SIZE} are needed")]
+    #[error("its maximum size of {max_size} bytes is too small; set at least {MIN_SIZE}")]
     TooSmall {
         /// Configured size in bytes.
         max_size: u64,
     },
     /// A system call failed.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {error}{}", path.display(), remedy(error))]
     Io {
         /// Path of the failed operation.
         path: PathBuf,
@@ -134,6 +139,16 @@ pub enum OpenError {
     /// RocksDB could not create a database.
     #[error("{0}")]
     Database(RocksError),
+}
+
+/// Returns the remedy that ends the message of a failed system call, if it has one.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; chown the folder to the user of this process, or choose another one"
+        }
+        _ => "",
+    }
 }
 
 /// An open database, with the content that was read from it.
@@ -370,7 +385,7 @@ fn reopen(
     }
     let purges = control.purges.ok_or_else(|| {
         OpenFailure::Damaged(Damage::Unreadable(
-            "rows that no purge can have left".into(),
+            "the rows of its purges are invalid".into(),
         ))
     })?;
     Ok(OpenDatabase {

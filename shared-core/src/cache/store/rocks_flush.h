@@ -109,8 +109,8 @@ public:
     // Returns the error that keeps RocksDB from writing.
     rocksdb::Status error() {
         return is_lost_ ? rocksdb::Status::IOError(
-                              "RocksDB lost a flush: it takes writes again "
-                              "when it is opened anew")
+                              "RocksDB lost a flush: writes resume when "
+                              "it is opened again")
                         : background_->error();
     }
 

@@ -61,7 +61,8 @@ impl Tracker {
             return Ok(());
         };
         let latest = poll.block(NodeQuery::Latest)?;
-        let latest = latest.ok_or_else(|| EvaluationStop::Failed("it has no head".into()))?;
+        let latest =
+            latest.ok_or_else(|| EvaluationStop::Failed("the node has no head block".into()))?;
         let syncing = poll.syncing()?;
         let mut identity = None;
         if poll.is_identity_due || poll.has_identity() {
@@ -89,7 +90,7 @@ impl Tracker {
             }
         }
         if let Err(error) = &syncing {
-            verdict.error = Some(format!("whether it is syncing: {error}"));
+            verdict.error = Some(format!("cannot query whether the node is syncing: {error}"));
         }
         self.is_syncing = syncing == Ok(true);
         if let Some(identity) = identity {
@@ -122,15 +123,15 @@ impl Tracker {
             let was = self.identity.map(|was| was.to_string());
             let was = was.unwrap_or_default();
             self.is_wrong = true;
-            self.wrong = Some(format!("the node has {found}, recorded is {was}"));
+            self.wrong = Some(format!("the node has {found}, but {was} is recorded"));
             self.push_finality(None);
             self.push_change(ChainChange::Wrong(true));
             self.push_log(
                 true,
                 format!(
-                    "the node has another chain ({found}) than the one that was recorded \
-                     ({was}): nothing is sent or stored until it is back, or the namespace \
-                     is purged"
+                    "the node has another chain ({found}) than the recorded one ({was}): nothing \
+                     is stored or sent from the cache; connect the right node, or purge the \
+                     namespace"
                 ),
             );
         }
@@ -389,10 +390,7 @@ impl Tracker {
             let number = self.mark.map_or(0, |mark| mark.number);
             self.push_log(
                 true,
-                format!(
-                    "block {number} was final and is not any more: all from block {from} on \
-                     is purged"
-                ),
+                format!("finalized block {number} was replaced: block {from} and later are purged"),
             );
             self.push_change(ChainChange::FinalityReverted { from });
         }

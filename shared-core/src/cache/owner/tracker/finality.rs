@@ -54,7 +54,7 @@ pub(super) fn check_mark(
         Ok(None) => (FinalityCheck::Broken, None),
         Err(error) => {
             let number = mark.number;
-            let error = format!("block {number}, which was final, can't be checked: {error}");
+            let error = format!("cannot check finalized block {number}: {error}");
             (FinalityCheck::Unknown, Some(error))
         }
     })

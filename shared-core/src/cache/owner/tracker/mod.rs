@@ -170,7 +170,7 @@ impl Tracker {
             }
             Err(EvaluationStop::Confused) => {
                 self.confused += 1;
-                self.fail_poll("its chain changed while it was asked", self.now);
+                self.fail_poll("its chain changed during the poll", self.now);
                 Vec::new()
             }
         }

@@ -75,7 +75,9 @@ impl Poll {
         Ok(
             match answer.ok_or_else(|| EvaluationStop::NeedsQuery(vec![query]))? {
                 NodeResult::Failed(error) => Err(error.clone()),
-                answer => read(answer).ok_or_else(|| "not an answer to what was asked".into()),
+                answer => {
+                    read(answer).ok_or_else(|| "the response does not match the query".into())
+                }
             },
         )
     }

@@ -225,7 +225,7 @@ fn inconsistent_results_are_accepted_after_three_polls() {
     for _ in 0..3 {
         assert_eq!(script.poll(), "");
         let error = script.tracker.last_error().unwrap();
-        assert!(error.contains("changed while it was asked"), "{error}");
+        assert!(error.contains("changed during the poll"), "{error}");
     }
     assert_eq!(script.poll(), "reorg 91, head 125");
 }

@@ -15,7 +15,7 @@ fn replaced_final_block_is_reported_as_broken() {
         .log_lines
         .last()
         .unwrap()
-        .contains("block 115 was final"));
+        .contains("finalized block 115 was replaced"));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn recorded_block_that_stays_absent_is_broken() {
         assert_eq!(again.poll().is_empty(), round > 0);
         assert_eq!(
             again.tracker.last_error(),
-            Some("block 90, which was final, can't be checked: pruned")
+            Some("cannot check finalized block 90: pruned")
         );
     }
 }
