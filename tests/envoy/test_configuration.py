@@ -11,7 +11,7 @@ from harness.sandbox import WasmEnvoy
 
 HOSTS = ("native", "wasm")
 BODY = b'{"a":"' + b"b" * 5000 + b'"}'
-SANDBOX = "is not to be had in a sandbox: "
+SANDBOX = "is not available in the sandbox: "
 
 WRONG = [
     (
@@ -21,28 +21,28 @@ WRONG = [
     ({"complevel": 1}, '"complevel" is an unknown setting; did you mean "comp_level"?'),
     (
         {"min_length": {"a": 1}},
-        '"min_length" must be a text, a number, true or false, or a list of these',
+        '"min_length" must be a string, a number, a boolean or a list of these',
     ),
     ({"hold": "1k 1ms 1"}, '"hold" takes one or two values'),
 ]
 WRONG_IN_MODULE = [({"cache": True, "cache_head": "http://127.0.0.1:1 chain_id=1"}, '"cache_head"')]
 WRONG_IN_SANDBOX = [
-    ({"cache": True}, '"cache" needs a "cache_owner": "cluster:NAME"'),
+    ({"cache": True}, '"cache" needs "cache_owner": "cluster:NAME"'),
     (
         {"cache": True, "cache_owner": "unix:/run/sszip/cached.sock"},
         '"cache_owner" has an invalid value "unix:/run/sszip/cached.sock": it must be "cluster:NAME"',
     ),
-    ({"cache_path": "/var/cache/sszip"}, f'"cache_path" {SANDBOX}a store is sszip-cached\'s'),
-    ({"cache_head": "http://127.0.0.1:1"}, f'"cache_head" {SANDBOX}sszip-cached follows nodes'),
-    ({"cache_memory": "1g"}, f'"cache_memory" {SANDBOX}answers are in the memory of sszip-cached'),
-    ({"status": True}, f'"status" {SANDBOX}sandboxes share no memory: Envoy has the counters'),
+    ({"cache_path": "/var/cache/sszip"}, f'"cache_path" {SANDBOX}sszip-cached owns the store'),
+    ({"cache_head": "http://127.0.0.1:1"}, f'"cache_head" {SANDBOX}sszip-cached follows the chain'),
+    ({"cache_memory": "1g"}, f'"cache_memory" {SANDBOX}entries are in the memory of sszip-cached'),
+    ({"status": True}, f'"status" {SANDBOX}sandboxes share no memory; Envoy'),
     (
         {"cache_background_update": True},
-        f'"cache_background_update" {SANDBOX}who finds an answer expired waits for the new one',
+        f'"cache_background_update" {SANDBOX}a request for a stale entry waits for the new response',
     ),
     (
         {"verify": "1%"},
-        f'"verify" {SANDBOX}it asks nothing of its own of nodes',
+        f'"verify" {SANDBOX}hits cannot be compared with the node from there',
     ),
     (
         # Envoy's conversion of the value is no JSON
@@ -135,7 +135,7 @@ def test_route_overrides_settings_of_the_filter(start_envoy, origin):
     [
         ({"comp_level": 13}, '"comp_level" has an invalid value "13"'),
         ({"cache_owner": "cluster:other"}, '"cache_owner" is of the filter'),
-        ({"cache_path": "/x"}, '"cache_path" is not to be had in a sandbox'),
+        ({"cache_path": "/x"}, '"cache_path" is not available in the sandbox'),
         ("{", "config is not JSON"),
     ],
     ids=["value", "owner", "path", "json"],
@@ -145,7 +145,7 @@ def test_sandbox_is_off_for_a_route_that_is_invalid(start_sandbox, origin, confi
     text = config if isinstance(config, str) else json.dumps(config)
     wrong["metadata"] = {"filter_metadata": {"sszip": {"config": text}}}
     envoy = start_sandbox([wrong, route("/")])
-    envoy.expect("sszip is off for a route")
+    envoy.expect("sszip: disabled for a route")
     origin.answers(answer(BODY))
     plain = envoy.get("/wrong")
     assert (plain.mode, plain.body) == ("off", BODY)
@@ -153,4 +153,4 @@ def test_sandbox_is_off_for_a_route_that_is_invalid(start_sandbox, origin, confi
     assert why in envoy.error_log()
     # the error is logged once
     assert envoy.get("/wrong").body == BODY
-    assert envoy.error_log().count("sszip is off for a route") == 1
+    assert envoy.error_log().count("sszip: disabled for a route") == 1

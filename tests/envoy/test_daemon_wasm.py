@@ -94,7 +94,7 @@ def hits_come(envoy):
 
 
 def lines(envoy, text):
-    return len(re.findall(f"sszip: the cache's owner, by the cluster .*{text}", envoy.error_log()))
+    return len(re.findall(f"sszip: the cache's owner in the cluster .*{text}", envoy.error_log()))
 
 
 class TestDaemon:
@@ -103,19 +103,19 @@ class TestDaemon:
         envoy = make(daemon, workers=1)
         number = new()
         envoy.wait_for(
-            lambda: send(envoy, number) or lines(envoy, "does not answer"), "a line of the log"
+            lambda: send(envoy, number) or lines(envoy, "does not respond"), "a line of the log"
         )
         before = node.count()
         for _ in range(30):
             assert not send(envoy, number)
         assert node.count() == before + 30
-        assert lines(envoy, "does not answer") == 1 and lines(envoy, "answers") == 0
+        assert lines(envoy, "does not respond") == 1 and lines(envoy, "responds again") == 0
         daemon.start()
         hits_come(envoy)
-        envoy.wait_for(lambda: send(envoy, number) and lines(envoy, "answers again"), "the other one")
+        envoy.wait_for(lambda: send(envoy, number) and lines(envoy, "responds again"), "the other one")
         for _ in range(30):
             send(envoy, number)
-        assert lines(envoy, "does not answer") == 1 and lines(envoy, "answers again") == 1
+        assert lines(envoy, "does not respond") == 1 and lines(envoy, "responds again") == 1
 
     @pytest.mark.parametrize("how", ["killed", "ended", "stopped", "emptied"])
     def test_responses_are_current_when_the_daemon_is_lost_under_load(self, make, daemon, origin, how):
@@ -364,17 +364,17 @@ class TestVersions:
         between.mangled = NOT_OURS[reply_name]
         envoy = make(between, workers=1)
         number = new()
-        text = "answers as no owner of this version does"
+        text = "does not speak the protocol of this version"
         envoy.wait_for(lambda: send(envoy, number) or lines(envoy, text), "a line of the log")
         before = node.count()
         for _ in range(30):
             assert not send(envoy, number)
         assert node.count() == before + 30
-        assert lines(envoy, text) == 1 and lines(envoy, "does not answer") == 0
+        assert lines(envoy, text) == 1 and lines(envoy, "does not respond") == 0
         # the daemon is replaced by one of this version
         between.mangled = None
         hits_come(envoy)
-        assert lines(envoy, "") == 2 and lines(envoy, "answers again") == 1
+        assert lines(envoy, "") == 2 and lines(envoy, "responds again") == 1
 
     def test_two_versions_of_the_daemon_are_independent(self, make, daemon, between, node):
         """Neither version reads, or damages, the entries of the other."""

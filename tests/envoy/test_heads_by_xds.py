@@ -104,8 +104,8 @@ def test_other_store_is_rejected_until_a_restart(dynamic):
         dynamic.settings(cache=True, cache_namespace="main", cache_path=path)
         dynamic.wait_for(lambda before=before: dynamic.refused() > before, "the refusal")
         log = dynamic.error_log()
-        assert f"is at unix:{dynamic.prefix}/cache/owner.sock: for another" in log
-        assert "restart Envoy (a hot restart will do)" in log
+        assert f"is at unix:{dynamic.prefix}/cache/owner.sock: \"cache_path\" and" in log
+        assert "restart it (a hot restart is enough)" in log
         assert hits(dynamic, range(3)) == 3
     dynamic.end()
     dynamic.start()

@@ -113,13 +113,13 @@ SETTINGS = {
         ],
         [
             ("forbid a_b", '"allow", "deny"'),
-            ("deny", "the name of a method"),
-            ("deny a*b", "the name of a method"),
-            ("deny a,b", "the name of a method"),
+            ("deny", "method name"),
+            ("deny a*b", "method name"),
+            ("deny a,b", "method name"),
             ("limit a_b", '"allow", "deny"'),
             ("limit=0 a_b", "from 1 to 1048576"),
             ("limit=1048577 a_b", "from 1 to 1048576"),
-            ("limit=2", "the name of a method"),
+            ("limit=2", "method name"),
         ],
     ),
     "max_answer": (
@@ -128,7 +128,7 @@ SETTINGS = {
             ("eth_getLogs", "exactly two values"),
             ("eth_getLogs 1023", "from 1k to 1g"),
             ("eth_getLogs 2g", "from 1k to 1g"),
-            ("a*b 1m", "the name of a method"),
+            ("a*b 1m", "method name"),
             ("a 1m 2m", "exactly two values"),
         ],
     ),
@@ -147,9 +147,9 @@ SETTINGS = {
             ("a_b block=p1", "a number from 0 to 15"),
             ("a_b block=result[0]", '"block=result.MEMBER"'),
             ("a_b class=never", '"class=none"'),
-            ("a_b class=tip block=p[0]", "left out"),
-            ("a_* block=p[0]", "the name of a method"),
-            ("block=p[0] a_b", "the name of a method"),
+            ("a_b class=tip block=p[0]", "omitted"),
+            ("a_* block=p[0]", "method name"),
+            ("block=p[0] a_b", "method name"),
         ],
     ),
     "cache_credentials": (
@@ -164,8 +164,8 @@ SETTINGS = {
         [
             ("off", '"ignore" or "key"'),
             ("X-Api-Key", '"ignore" or "key"'),
-            ("key X:Y", "the name of a request field"),
-            (["key", "ignore"], "the name of a request field"),
+            ("key X:Y", "the name of a request header"),
+            (["key", "ignore"], "the name of a request header"),
         ],
     ),
     "cache_use_stale": (
@@ -180,7 +180,7 @@ SETTINGS = {
     "verify": (
         ["0.5%", "off", "100% purge", ["001%", "purge"], False, ["12.0001%"], "0.0001%"],
         [
-            ("1", "a part of all hits"),
+            ("1", "a share of the hits"),
             ("0%", "0.0001%"),
             ("100.1%", "to 100%"),
             ("0.00001%", "0.0001%"),
@@ -286,7 +286,7 @@ def test_invalid_settings_are_rejected_by_envoy(session_origin, name, value, mes
 def test_settings_of_the_process_are_rejected_in_a_route(session_origin, name):
     settings = {name: SETTINGS[name][0][0]}
     status, text = validated(session_origin, of_filter={}, of_route=settings)
-    assert status != 0 and f'"{name}" is of the process' in text
+    assert status != 0 and f'"{name}" is a setting of the process' in text
 
 
 def test_unknown_settings_are_rejected(session_origin):

@@ -16,7 +16,7 @@ SPLITS = by_tier([whole, byte_by_byte], [whole, byte_by_byte, at_random])
 def envoy(start_envoy):
     envoy = start_envoy([], http={"route_config": {"virtual_hosts": ROWS.hosts()}})
     # rows of a wrong chain
-    envoy.expect("answers for another chain")
+    envoy.expect("is on another chain")
     return envoy
 
 

@@ -304,7 +304,7 @@ class TestPurging:
             ("POST", "everything", 200, b'"generation":'),
             ("PURGE", "method=eth_chainId", 200, b'"generation":'),
             ("GET", "everything", 405, b"POST and PURGE"),
-            ("POST", "", 400, b"the query must say what to purge"),
+            ("POST", "", 400, b"the query must select entries"),
             ("POST", "blocks=1-2", 200, b'"generation":'),
             ("POST", "method=a&method=b", 400, b"twice"),
         ):
@@ -433,7 +433,7 @@ class TestConfiguration:
             ({"cache_owner": "/run/x"}, '"cache_owner" has an invalid value'),
             ({"cache_owner": "unix:/x", "cache_path": "/x"}, "is already set"),
             ({"cache_path": "/x max_size=20gb"}, 'at least 64m; did you mean "20g"?'),
-            ({"cache_purge": True}, '"cache_purge" needs an "cache_path" or an "cache_owner"'),
+            ({"cache_purge": True}, '"cache_purge" needs a store'),
             ({"cache_head": "http://127.0.0.1:1"}, '"cache_head" needs "cache_path"'),
         ],
         ids=str,
@@ -447,7 +447,7 @@ class TestConfiguration:
             envoy = Envoy([route("/", wrong)], origin=session_origin)
             status, text = envoy.validate()
             envoy.stop()
-            assert status != 0 and "it goes into the filter_config" in text
+            assert status != 0 and "move it to the filter_config" in text
 
     def test_folder_with_other_files_is_rejected(self, make):
         envoy = make()
@@ -460,7 +460,7 @@ class TestConfiguration:
     def test_missing_owner_library_is_reported(self, make):
         envoy = make()
         pathlib.Path(envoy.prefix / "libsszip_owner.so").unlink()
-        with pytest.raises(AssertionError, match="beside the module"):
+        with pytest.raises(AssertionError, match="next to the module"):
             envoy.start()
         envoy.process = None
 

@@ -51,15 +51,15 @@ def test_hits_of_a_pool_are_verified(shape, origin, other):
         assert is_hit(got)
         assert json.loads(RESULT)["x"] in got.decoded.decode()
         envoy.wait_for(lambda before=before: count() > before, "a node to be asked again")
-    assert "a hit was wrong" not in envoy.error_log()
-    envoy.expect("a hit was wrong")
+    assert "a hit differs from the node's response" not in envoy.error_log()
+    envoy.expect("a hit differs from the node's response")
     for node in nodes:
         node.results["eth_getBlockByHash"] = RESULT.replace(b'"0x1"', b'"0x2"')
     assert b'"0x2"' not in envoy.ask(KEY, batch(1, 2)).decoded
 
     def is_logged():
         envoy.ask(KEY, block(1))
-        return "a hit was wrong: eth_getBlockByHash, key " in envoy.error_log()
+        return "a hit differs from the node's response: eth_getBlockByHash, key " in envoy.error_log()
 
     envoy.wait_for(is_logged, "the line")
 
@@ -123,7 +123,7 @@ def test_hits_are_verified_behind_tls_with_rates_and_a_policy(rpc, origin):
     got = json.loads(rpc.send("/", b"[" + denied + b"," + block(1, "6") + b"]").decoded)
     assert {one["id"]: "error" in one for one in got} == {5: True, 6: False}
     assert node.count("debug_traceBlock") == 0
-    rpc.envoy.expect("a hit was wrong")
+    rpc.envoy.expect("a hit differs from the node's response")
     node.results["eth_getBlockByHash"] = RESULT.replace(b'"0x1"', b'"0x2"')
     rpc.envoy.wait_for(lambda: verdicts().get("different"), "it to be seen")
 
@@ -162,8 +162,8 @@ def test_verdicts_are_right_while_listeners_routes_and_clusters_change(origin):
         envoy.wait_for(lambda: verdict_counts(envoy).get("same", 0) > 50, "hits to be verified")
         # background requests of a removed filter are aborted
         assert verdict_counts(envoy).keys() <= {"same", "unanswered"}
-        assert "a hit was wrong" not in envoy.error_log()
-        envoy.expect("a hit was wrong")
+        assert "a hit differs from the node's response" not in envoy.error_log()
+        envoy.expect("a hit differs from the node's response")
         node.results["eth_getBlockByHash"] = RESULT.replace(b'"0x1"', b'"0x2"')
 
         def verdicts():

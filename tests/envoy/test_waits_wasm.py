@@ -243,7 +243,7 @@ class TestPurges:
             ("POST", "everything", 200, b'"generation":'),
             ("PURGE", "method=eth_chainId", 200, b'"generation":'),
             ("GET", "everything", 405, b"POST and PURGE"),
-            ("POST", "", 400, b"the query must say what to purge"),
+            ("POST", "", 400, b"the query must select entries"),
             ("POST", "blocks=1-2", 200, b'"generation":'),
             ("POST", "method=a&method=b", 400, b"twice"),
         ):
@@ -281,7 +281,7 @@ class TestPurges:
             for one in leaving:
                 one.reset()
             arrived(envoys[:1], 0)
-            left = 'purge of "everything": its client has gone before it was answered'
+            left = 'purge of "everything": the client closed the connection before the response'
             envoys[0].wait_for(lambda: envoys[0].error_log().count(left) == 20, "what is said of them")
         finally:
             daemon.process.send_signal(signal.SIGCONT)

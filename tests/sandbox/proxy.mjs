@@ -101,7 +101,7 @@ function configure(root, json) {
 
 filter._initialize();
 assert.equal(configure(100, '{"cache_path": "/x"}'), 0);
-assert.match(logged.join("\n"), /"cache_path" is not to be had in a sandbox/);
+assert.match(logged.join("\n"), /"cache_path" is not available in the sandbox/);
 assert.equal(configure(ROOT, '{"types": "application/json"}'), 1);
 
 // One response, in pieces: compressed in one shot, with its length.

@@ -75,8 +75,8 @@ impl RouteIdentity {
 fn unnamed_route(cluster: &[u8]) -> String {
     let cluster = String::from_utf8_lossy(cluster);
     format!(
-        "a route to the cluster \"{cluster}\" has no name, and its requests are not looked up: \
-         routes with \"cache\" need a \"name\", or a \"cache_namespace\""
+        "requests of a route to the cluster \"{cluster}\" are not cached: the route has no name; set \
+         its \"name\", or a \"cache_namespace\""
     )
 }
 

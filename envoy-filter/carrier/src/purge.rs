@@ -46,7 +46,10 @@ fn format_result(query: &[u8], status: u16, body: &[u8]) -> PurgeLine {
 /// continues the purge.
 pub fn abandoned_line(query: &[u8]) -> String {
     let query = query.escape_ascii();
-    format!("purge of \"{query}\": its client has gone before it was answered")
+    format!(
+        "purge of \"{query}\": the client closed the connection before the response; the purge \
+         continues"
+    )
 }
 
 #[cfg(test)]

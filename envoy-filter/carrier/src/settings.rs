@@ -241,7 +241,7 @@ mod tests {
         assert!(settings.purges && !settings.reports_status);
         for (json, error) in [
             (&br#"{"own": "wrong"}"#[..], "\"own\" is wrong"),
-            (b"[]", "it must be an object of settings"),
+            (b"[]", "it must be a JSON object of settings"),
         ] {
             let read = ParsedSettings::read("it", json, &mut host);
             assert_eq!(read.map(|_| ()), Err(error.to_owned()));

@@ -173,7 +173,8 @@ fn follow(settings: &RequestSettings, of: &[&ConfigLifetime]) {
     }
     let has_some = plan.follows.iter().next().is_some();
     if has_some && !store::follows() {
-        let error = "\"cache_head\" needs a \"cache_path\" of a filter: nothing is followed";
+        let error = "\"cache_head\" has no effect: no filter has a \"cache_path\"; add one, or \
+                     move it to a [[head]] of cached.toml";
         envoy::log(LogLevel::Error, error);
     }
     store::claim(&plan, of);
@@ -207,7 +208,7 @@ impl HostSettings for ModuleSettings<'_> {
             return None;
         }
         let Some(plan) = &mut self.plan else {
-            let error = "is of the process: it goes into the filter_config";
+            let error = "is a setting of the process: move it to the filter_config";
             return Some(Err(setting_message(name, &error)));
         };
         let set = plan.set(name, values, "").unwrap_or(Ok(()));
@@ -304,11 +305,11 @@ mod tests {
             ),
             (
                 b"{\"types\": {\"a\": 1}}",
-                "\"types\" must be a text, a number, true or false, or a list of these",
+                "\"types\" must be a string, a number, a boolean or a list of these",
             ),
             (
                 b"{\"types\": [[{}]]}",
-                "\"types\" must be a text, a number, true or false, or a list of these",
+                "\"types\" must be a string, a number, a boolean or a list of these",
             ),
             (
                 b"{\"types\": [[\"a/b\"], [\"c/d\"]]}",
@@ -318,7 +319,7 @@ mod tests {
                 b"{\"min_length\": 1.5}",
                 "\"min_length\" has an invalid value \"1.5\": it must be a size from 0 to 1g",
             ),
-            (b"[]", "filter_config must be an object of settings"),
+            (b"[]", "filter_config must be a JSON object of settings"),
         ] {
             assert_eq!(filter(json).map(|_| ()), Err(error.to_owned()));
             assert_eq!(RouteOverrides::new(json).map(|_| ()), Err(error.to_owned()));

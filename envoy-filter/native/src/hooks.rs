@@ -38,7 +38,7 @@ type FilterHandle = Rc<Filter>;
 /// Runs the body of a hook, and returns `otherwise` if the body panics.
 pub fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
-        let _ = catch_unwind(|| log(LogLevel::Error, "a hook has panicked"));
+        let _ = catch_unwind(|| log(LogLevel::Error, "internal error: a hook has panicked"));
         otherwise
     })
 }
@@ -95,7 +95,11 @@ impl Filter {
     fn fail_stream(&self, stream: Stream) {
         self.has_failed.set(true);
         guarded((), || {
-            log(LogLevel::Error, "a stream's hook has panicked");
+            log(
+                LogLevel::Error,
+                "internal error: a hook of a stream has panicked; the stream is \
+                                  reset",
+            );
             stream.reset("sszip: a hook has panicked");
         });
     }

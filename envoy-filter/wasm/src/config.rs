@@ -114,7 +114,13 @@ impl FilterSettings {
         }
         let settings = self.for_route(&json);
         if let Err(error) = &settings {
-            abi::log(Level::Error, &format!("sszip is off for a route: {error}"));
+            abi::log(
+                Level::Error,
+                &format!(
+                    "sszip: disabled for a route, because its \
+                                             configuration is invalid: {error}"
+                ),
+            );
         }
         let settings = settings.ok();
         let mut routes = self.routes.borrow_mut();
@@ -129,7 +135,7 @@ impl FilterSettings {
         let mut host = FilterOnlySettings::default();
         let mut parsed = ParsedSettings::read("config", json, &mut host)?;
         for warning in host.warnings {
-            abi::log(Level::Warn, &format!("sszip: of a route: {warning}"));
+            abi::log(Level::Warn, &format!("sszip: configuration of a route: {warning}"));
         }
         parsed.inherit(&self.parsed);
         let settings = resolve(&parsed, &self.sandbox, &self.process);
@@ -141,8 +147,8 @@ impl FilterSettings {
 }
 
 /// Error of a configuration that caches without a store.
-const NO_STORE: &str = "\"cache\" needs a \"cache_owner\": \"cluster:NAME\" in the filter's \
-    configuration: answers are stored by sszip-cached";
+const NO_STORE: &str = "\"cache\" needs \"cache_owner\": \"cluster:NAME\" in the filter's \
+                        configuration, because sszip-cached stores the entries";
 
 fn resolve(
     parsed: &ParsedSettings,
@@ -163,7 +169,7 @@ impl HostSettings for FilterOnlySettings<'_> {
             Some(sandbox) => sandbox.set(name, values)?,
             None => match SandboxConfig::default().set(name, values)? {
                 Ok(()) => {
-                    let error = "is of the filter: it goes into its configuration";
+                    let error = "is a setting of the filter: move it to the filter's configuration";
                     return Some(Err(setting_message(name, &error)));
                 }
                 rejected => rejected,

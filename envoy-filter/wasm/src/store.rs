@@ -169,7 +169,7 @@ impl OwnerCallouts {
             return;
         };
         let line = format!(
-            "sszip: the cache's owner, by the cluster \"{}\", {}",
+            "sszip: the cache's owner in the cluster \"{}\" {}",
             self.cluster,
             news.text()
         );

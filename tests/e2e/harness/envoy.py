@@ -119,7 +119,7 @@ class Envoy(LoggedServer):
         self.options = []
         self.restarts = False
         # an owner that is gone is logged as an error, also when the test stops it
-        self._allowed = [re.compile(r"the cache\W+s owner.* (does not answer|no owner of this version)")]
+        self._allowed = [re.compile(r"the cache\W+s owner.* (does not respond|does not speak the protocol of this version)")]
         self._judged = 0
         shutil.copy(MODULE, self.prefix / "libsszip_envoy.so")
         (self.prefix / "libsszip_owner.so").symlink_to(pathlib.Path(OWNER).absolute())

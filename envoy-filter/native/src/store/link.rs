@@ -96,7 +96,13 @@ impl LinkDriver {
         loop {
             let turned = catch_unwind(AssertUnwindSafe(|| self.poll_once()));
             if turned.is_err() {
-                let _ = catch_unwind(|| log(LogLevel::Error, "the link to the store has panicked"));
+                let _ = catch_unwind(|| {
+                    log(
+                        LogLevel::Error,
+                        "internal error: the link to the \
+                                                              cache's owner has panicked",
+                    )
+                });
                 // limits the rate of repeated panics
                 std::thread::sleep(Duration::from_millis(100));
             }

@@ -95,7 +95,8 @@ pub fn start(
     drop(state);
     let used = OwnerGuard(thread::current().id());
     if is_first {
-        owner::start(library).map_err(|error| format!("there is no store: {error}"))?;
+        owner::start(library)
+            .map_err(|error| format!("cannot start the owner of the store: {error}"))?;
         self::state().apply_head_sources();
     }
     Ok(Some(used))
@@ -134,9 +135,9 @@ impl State {
                     Ok(())
                 }
                 false => Err(format!(
-                    "a process has one store, and the owner of this one's is at unix:{known}: \
-                     for another \"cache_path\" or \"cache_owner\", or other parameters of it, \
-                     restart Envoy (a hot restart will do); until then leave it as it was"
+                    "a process has one store, and its owner is at unix:{known}: \"cache_path\" and \
+                     \"cache_owner\" can't be changed while Envoy runs; restart it (a hot restart \
+                     is enough), or restore the previous value"
                 )),
             };
         }
@@ -146,7 +147,12 @@ impl State {
             self.library = Some(Library::load()?);
         }
         let link = link::start(&socket);
-        let link = link.map_err(|error| format!("there is no link to a store: {error}"))?;
+        let link = link.map_err(|error| {
+            format!(
+                "cannot start the link to the owner of the store: \
+                                                 {error}"
+            )
+        })?;
         link.set_deadline(plan.lookup_timeout());
         self.link = Some((socket, link));
         self.wanted = store.cloned();

@@ -77,7 +77,7 @@ impl Library {
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if library.is_null() {
             return Err(format!(
-                "\"cache_path\" needs \"{}\", beside the module: {}",
+                "\"cache_path\" needs the library \"{}\" next to the module: {}",
                 path.display(),
                 load_error()
             ));
@@ -90,8 +90,8 @@ impl Library {
             let its = abi();
             if its != ABI {
                 return Err(format!(
-                    "\"{}\" is of another build than the module, with interface {its} where the \
-                     module has {ABI}: install both files of one build",
+                    "\"{}\" is from another build than the module (interface {its}, the module has \
+                     {ABI}); install both files of one build",
                     path.display()
                 ));
             }
@@ -189,7 +189,10 @@ unsafe fn function(library: *mut c_void, name: &CStr) -> Result<*mut c_void, Str
     // SAFETY: the function's contract.
     let found = unsafe { libc::dlsym(library, name.as_ptr()) };
     match found.is_null() {
-        true => Err(format!("there is no store: {}", load_error())),
+        true => Err(format!(
+            "cannot use the library of the owner: {}",
+            load_error()
+        )),
         false => Ok(found),
     }
 }
@@ -201,7 +204,7 @@ fn load_error() -> String {
     unsafe {
         let error = libc::dlerror();
         match error.is_null() {
-            true => "the system does not say why".into(),
+            true => "unknown error of the dynamic linker".into(),
             false => CStr::from_ptr(error).to_string_lossy().into_owned(),
         }
     }

@@ -36,7 +36,7 @@ impl Exchange {
         for piece in pieces {
             if !self.encode(piece, Flush::None) {
                 return StreamAction::Reset(
-                    "sszip: the encoder failed, or the body is not what its head says",
+                    "sszip: the encoder failed, or the body does not have the announced length",
                 );
             }
         }
@@ -44,7 +44,7 @@ impl Exchange {
         let flush = if is_last { Flush::Finish } else { Flush::Sync };
         if is_sent && !self.encode(b"", flush) {
             return StreamAction::Reset(
-                "sszip: the encoder failed, or the body is not what its head says",
+                "sszip: the encoder failed, or the body does not have the announced length",
             );
         }
         if is_sent {

@@ -328,7 +328,7 @@ impl Exchange {
                     self.flush(stream)
                 }
                 Some(Ok(step)) => self.fail(stream, &step),
-                _ => StreamAction::Reset("sszip: a held body could not be released"),
+                _ => StreamAction::Reset("sszip: a buffered body could not be released"),
             },
             State::Streaming => self.flush(stream),
             State::Waiting | State::Purging | State::ReportingStatus => self.repeat_lookup(stream),
@@ -367,7 +367,7 @@ impl Exchange {
         self.report(stream);
         match step {
             Step::Fail(lack) => StreamAction::Fail(*lack),
-            _ => StreamAction::Reset("sszip: nothing is known to be done"),
+            _ => StreamAction::Reset("sszip: unexpected step"),
         }
     }
 

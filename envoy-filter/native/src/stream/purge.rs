@@ -33,7 +33,7 @@ impl Exchange {
                 StreamAction::Stop
             }
             Some(Ok(Step::Respond)) => self.purged(stream, head.query()),
-            _ => StreamAction::Reset("sszip: a purge could not be asked for"),
+            _ => StreamAction::Reset("sszip: a purge could not be started"),
         }
     }
 

@@ -145,7 +145,9 @@ impl Exchange {
                 }
                 Ok(step) => return self.fail(stream, &step),
                 Err(_) => {
-                    return StreamAction::Reset("sszip: a piece of a held body was not taken")
+                    return StreamAction::Reset(
+                        "sszip: a piece of a buffered body was not accepted",
+                    )
                 }
             }
         }
@@ -194,7 +196,7 @@ impl Exchange {
                 StreamAction::Stop
             }
             Ok(step) => self.ended(stream, step, into),
-            Err(_) => StreamAction::Reset("sszip: a held body could not be ended"),
+            Err(_) => StreamAction::Reset("sszip: a buffered body could not be ended"),
         }
     }
 

@@ -28,7 +28,7 @@ impl Exchange {
         let head = stream.head(HeaderType::Request);
         let board = status::board(metrics::gauges(&PROCESS, thread_pool::waiting()));
         let (Some(driver), Some(board)) = (&mut self.driver, board) else {
-            return StreamAction::Reset("sszip: nothing was counted");
+            return StreamAction::Reset("sszip: no metrics are available");
         };
         let step = driver.report_status(&StatusRequest {
             method: head.method(),
@@ -53,7 +53,7 @@ impl Exchange {
                 self.waiting = None;
                 self.answer(stream)
             }
-            _ => StreamAction::Reset("sszip: its status could not be told"),
+            _ => StreamAction::Reset("sszip: the status could not be reported"),
         }
     }
 }
