@@ -51,7 +51,7 @@ impl Format {
                 ("format", "json") => Self::Json,
                 ("format", "prometheus") => Self::OpenMetrics,
                 ("format", _) => return Err("format must be html, json or prometheus".into()),
-                _ => return Err(format!("unknown parameter {name:?}: format= is known")),
+                _ => return Err(format!("unknown parameter {name:?}; allowed is format=")),
             };
         }
         Ok(format)

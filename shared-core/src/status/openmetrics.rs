@@ -19,49 +19,44 @@ const FAMILIES: [(&str, &str, &str, &str); 9] = [
     (
         "verified",
         "verified_hits",
-        "Hits of which the node was asked again, by what it said",
+        "Hits that were compared with the node, by verdict",
         "verdict",
     ),
-    (
-        "mode",
-        "responses",
-        "Responses, by what became of them",
-        "mode",
-    ),
+    ("mode", "responses", "Responses, by mode", "mode"),
     (
         "cache",
         "cache_requests",
-        "Requests that were looked up, by what came of it",
+        "Requests that were looked up, by cache status",
         "status",
     ),
     (
         "cache.reason",
         "cache_reasons",
-        "Why responses were no hits, or were not stored",
+        "Responses that were no hits or were not stored, by reason",
         "reason",
     ),
     (
         "rpc",
         "rpc_calls",
-        "JSON-RPC calls, of batches too",
+        "JSON-RPC calls, including calls of batches",
         "method",
     ),
     (
         "rpc_hit",
         "rpc_hits",
-        "JSON-RPC calls that the cache has answered",
+        "JSON-RPC calls that were cache hits",
         "method",
     ),
     (
         "rpc_node",
         "node_rpc_requests",
-        "Single JSON-RPC calls that the node has answered",
+        "Single JSON-RPC calls that were sent to the node",
         "method",
     ),
     (
         "node.status",
         "node_responses",
-        "Responses of the node, by class of their status",
+        "Upstream responses, by class of status",
         "status",
     ),
     (
@@ -78,25 +73,25 @@ const TOTALS: [(&str, &str, &str, Option<Unit>); 14] = [
     (
         "node.requests",
         "node_requests",
-        "Requests that the node has answered, with status below 500",
+        "Upstream requests with a response, with status below 500",
         None,
     ),
     (
         "node.calls_saved",
         "node_calls_saved",
-        "Calls that it was not asked for",
+        "Upstream requests saved: calls that were answered without the node",
         None,
     ),
     (
         "cache_memory.evicted",
         "cache_memory_evictions",
-        "Entries that left the workers' memory because others needed their room",
+        "Entries evicted from the workers' memory",
         None,
     ),
     (
         "owner.invalid_entries",
         "owner_invalid_entries",
-        "Entries of the store's owner that can't be sent as an answer",
+        "Entries received from the owner that can't be sent",
         None,
     ),
     (
@@ -105,11 +100,16 @@ const TOTALS: [(&str, &str, &str, Option<Unit>); 14] = [
         "Batches that were looked up",
         None,
     ),
-    ("batch.calls", "batch_calls", "Their calls", None),
+    (
+        "batch.calls",
+        "batch_calls",
+        "Calls of batches that were looked up",
+        None,
+    ),
     (
         "batch.hits",
         "batch_hits",
-        "Those of their calls that the cache has answered",
+        "Calls of batches that were cache hits",
         None,
     ),
     (
@@ -121,7 +121,7 @@ const TOTALS: [(&str, &str, &str, Option<Unit>); 14] = [
     (
         "response.not_compressed",
         "uncompressed_responses",
-        "Responses that were not",
+        "Responses that were not compressed",
         None,
     ),
     (
@@ -133,19 +133,19 @@ const TOTALS: [(&str, &str, &str, Option<Unit>); 14] = [
     (
         "response.total_uncompressed_bytes",
         "uncompressed",
-        "What was compressed",
+        "Bytes of compressed responses before compression",
         Some(Unit::Bytes),
     ),
     (
         "response.total_compressed_bytes",
         "compressed",
-        "The same, compressed",
+        "Bytes of compressed responses after compression",
         Some(Unit::Bytes),
     ),
     (
         "cache.hit_bytes",
         "hit",
-        "Bodies of hits, as they were sent",
+        "Bytes of the bodies of hits, as sent",
         Some(Unit::Bytes),
     ),
 ];
@@ -175,7 +175,7 @@ struct Owner(Value);
 
 impl Collector for Owner {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let up = "The owner of the store answers";
+        let up = "Whether the owner of the store responds";
         gauge(&mut encoder, "owner_up", up, 1.0)?;
         write_owner_metrics(&mut encoder, &self.0)
     }
@@ -203,7 +203,7 @@ impl Collector for Report {
                 }
             }
         }
-        let help = "Time until the node's response heads to these calls";
+        let help = "Time until the heads of the node's responses, for single calls";
         let unit = Some(&Unit::Seconds);
         let mut metric = to.encode_descriptor("node_rpc", help, unit, MetricType::Counter)?;
         for (name, count) in counts().filter(|(_, count)| **count > 0) {
@@ -217,7 +217,7 @@ impl Collector for Report {
         self.times(to)?;
         for (name, now) in GAUGES.iter().zip(self.sums.gauges) {
             let name = name.replace('.', "_");
-            let help = "Of all workers together (docs/observability.md)";
+            let help = "Sum over all workers (docs/observability.md)";
             gauge(to, &name, help, now as f64)?;
         }
         match &self.owner {
@@ -236,10 +236,10 @@ impl Report {
             ("host", &host),
             ("encoder", encoder()),
         ];
-        let help = "What runs";
+        let help = "Version, host and encoder";
         let mut metric = to.encode_descriptor("build", help, None, MetricType::Info)?;
         metric.encode_info(&labels)?;
-        let help = "The owner of the store answers";
+        let help = "Whether the owner of the store responds";
         let is_up = f64::from(u8::from(self.owner.is_some()));
         match self.has_owner {
             true => gauge(to, "owner_up", help, is_up),
@@ -248,7 +248,7 @@ impl Report {
     }
 
     fn times(&self, to: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let help = "From a request's head to the end of its answer";
+        let help = "Time from a request's head to the end of its response";
         let unit = Some(&Unit::Seconds);
         let mut metric =
             to.encode_descriptor("request_duration", help, unit, MetricType::Histogram)?;
@@ -256,7 +256,7 @@ impl Report {
             let label = [("cache", time.name())];
             histogram(&mut metric.encode_family(&label)?, times, 1e6)?;
         }
-        let help = "For how long the answers of hits had been stored";
+        let help = "Age of the entries of hits";
         let mut metric = to.encode_descriptor("hit_age", help, unit, MetricType::Histogram)?;
         histogram(&mut metric, &self.sums.ages, 10.0)
     }
@@ -291,83 +291,99 @@ fn write_owner_metrics(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<
         (
             "/suspended",
             "owner_suspended_namespaces",
-            "Namespaces whose cache is off: answers of another chain came",
+            "Namespaces whose cache is off, because a node had another chain",
         ),
-        ("/leases", "owner_leases", "Answers that are being fetched"),
+        (
+            "/leases",
+            "owner_leases",
+            "Leases: keys that are being fetched",
+        ),
         (
             "/connections",
             "owner_connections",
-            "Connections of processes",
+            "Connections of processes to the owner",
         ),
         (
             "/purges_waiting",
             "owner_purges_waiting",
-            "Purges that do not hold everywhere yet",
+            "Purges that not all processes have acknowledged yet",
         ),
         (
             "/memory/entries",
             "owner_memory_entries",
             "Entries in the owner's memory",
         ),
-        ("/memory/bytes", "owner_memory_bytes", "What they take"),
+        (
+            "/memory/bytes",
+            "owner_memory_bytes",
+            "Bytes of the entries in the owner's memory",
+        ),
         (
             "/memory/capacity",
             "owner_memory_capacity_bytes",
-            "What they may take",
+            "Limit of the owner's memory",
         ),
         (
             "/store/entries",
             "store_entries",
-            "Entries on the disk, about",
+            "Entries on the disk (estimate)",
         ),
-        ("/store/bytes", "store_disk_bytes", "What they take there"),
+        (
+            "/store/bytes",
+            "store_disk_bytes",
+            "Bytes of the store on the disk",
+        ),
         (
             "/store/memory",
             "store_memory_bytes",
-            "What is to be written",
+            "Bytes that are not written to the disk yet",
         ),
         (
             "/store/busy",
             "store_busy",
-            "Entries that were not stored for want of memory",
+            "Entries that were not stored because the memtables were full",
         ),
     ];
     const COUNTERS: [(&str, &str, &str); 8] = [
         (
             "/lookups/memory",
             "owner_memory_hits",
-            "Look-ups that its memory had",
+            "Lookups that were hits in the owner's memory",
         ),
         (
             "/lookups/store",
             "owner_store_hits",
-            "Look-ups that the disk had",
+            "Lookups that were hits on the disk",
         ),
         (
             "/lookups/missed",
             "owner_misses",
-            "Look-ups of what is not there",
+            "Lookups that were misses",
         ),
-        ("/fills/kept", "owner_fills", "Entries that were kept"),
+        (
+            "/fills/kept",
+            "owner_fills",
+            "Entries that the owner accepted",
+        ),
         (
             "/fills/refused",
             "owner_refused_fills",
-            "Entries that were not",
+            "Entries that the owner rejected",
         ),
         (
             "/memory/evicted",
             "owner_memory_evictions",
-            "Entries that left the owner's memory because others needed their room",
+            "Entries evicted from the owner's memory",
         ),
         (
             "/stores/done",
             "store_writes",
-            "Entries that went to the disk",
+            "Entries written to the disk",
         ),
         (
             "/stores/failed",
             "store_failed_writes",
-            "Entries that could not",
+            "Entries that could not be written to the disk",
         ),
     ];
     for (pointer, name, help) in GAUGES {
@@ -387,7 +403,7 @@ fn write_owner_metrics(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<
     gauge(
         to,
         "store_off",
-        "Nothing is stored any more",
+        "Whether the store accepts no writes",
         f64::from(u8::from(off)),
     )?;
     let chains = owner["chains"].as_array().map_or(&[][..], Vec::as_slice);
@@ -395,27 +411,31 @@ fn write_owner_metrics(to: &mut DescriptorEncoder<'_>, owner: &Value) -> Result<
         to,
         chains,
         "chain_head",
-        "The newest block, or its slot",
+        "Number of the head block, or its slot",
         |chain| chain["head"].as_f64(),
     )?;
     chain_gauge(
         to,
         chains,
         "chain_final",
-        "Up to which nothing changes any more",
+        "Number of the newest finalized block, or its slot",
         |chain| chain["final"].as_f64(),
     )?;
     chain_gauge(
         to,
         chains,
         "chain_head_age_seconds",
-        "Since there was a new head",
+        "Seconds since the last new head",
         |chain| chain["head_age"].as_f64(),
     )?;
-    chain_gauge(to, chains, "chain_up", "Its node is followed", |chain| {
-        Some(f64::from(u8::from(chain["state"] == "following")))
-    })?;
-    let help = "How often blocks were replaced";
+    chain_gauge(
+        to,
+        chains,
+        "chain_up",
+        "Whether the chain's node is followed",
+        |chain| Some(f64::from(u8::from(chain["state"] == "following"))),
+    )?;
+    let help = "Reorganisations";
     let mut metric = to.encode_descriptor("chain_reorgs", help, None, MetricType::Counter)?;
     for chain in chains {
         if let (Some(name), Some(reorgs)) = (chain["name"].as_str(), chain["reorgs"].as_u64()) {

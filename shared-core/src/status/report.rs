@@ -179,7 +179,7 @@ impl Report {
             "workers": gauges,
             "owner": match (&self.owner, self.has_owner) {
                 (Some(owner), _) => owner.clone(),
-                (None, true) => json!({"error": "it does not answer"}),
+                (None, true) => json!({"error": "the owner does not respond"}),
                 (None, false) => Value::Null,
             },
         });
