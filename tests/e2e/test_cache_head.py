@@ -74,19 +74,19 @@ class TestWords:
             ("ftp://node", "ftp://node", URL),
             ("http://node:99999", "http://node:99999", URL),
             ("unix:run/node.sock", "unix:run/node.sock", URL),
-            ("http://me:secret@node", "http://...@node", 'which go into "header=Authorization: Basic ..."'),
+            ("http://me:secret@node", "http://...@node", 'set "header=Authorization: Basic ..." instead'),
             (f"{NODE} interval=5", "interval=5", "from 100ms to 1h"),
             (f"{NODE} interval=99ms", "interval=99ms", "from 100ms to 1h"),
             (f"{NODE} interval=2h", "interval=2h", "from 100ms to 1h"),
             (f"{NODE} finality=safe", "finality=safe", '"finality=tag" or "finality=depth:N"'),
-            (f"{NODE} finality=depth:0", "finality=depth:0", "N being a number from 1 to 1000000"),
+            (f"{NODE} finality=depth:0", "finality=depth:0", "where N is a number from 1 to 1000000"),
             (f"{NODE} api=engine", "api=engine", '"api=execution" or "api=beacon"'),
             ("ws://node api=beacon", "api=beacon", 'used with an "http://", an "https://" or a "unix:" URL'),
             (f"{NODE} header=secret", "header=...", '"header=NAME:VALUE"'),
             (f'{NODE} "header=A b: secret"', "header=A b:...", '"header=NAME:VALUE"'),
             (f'{NODE} "header=A:secret\r\nB: c"', "header=A:...", "printable ASCII"),
-            (f"{NODE} header=Authorization:Bearer secret", "...", "quoted as a whole"),
-            (f"{NODE} header=Host:a header=Connection:secret", "header=Connection:...", "does not belong to the connection"),
+            (f"{NODE} header=Authorization:Bearer secret", "...", "in quotes"),
+            (f"{NODE} header=Host:a header=Connection:secret", "header=Connection:...", "does not describe the connection"),
             (f"{NODE} namespace=", "namespace=", '"namespace=NAME"'),
             (f"{NODE} max=1", "max=1", '"interval=TIME", "finality=tag|depth:N", "api=execution|beacon"'),
         ],
@@ -102,11 +102,11 @@ class TestWords:
     @pytest.mark.parametrize("name", ["interval=1s", "finality=tag", "api=execution", "namespace=a"])
     def test_duplicate_parameter_is_rejected(self, name):
         complaint, _ = refused(f"{NAMED} sszip_cache_head {NODE} {name} {name};")
-        assert f'has "{name.split("=")[0]}=" twice' in complaint
+        assert f'has the parameter "{name.split("=")[0]}=" twice' in complaint
 
     def test_missing_certificate_file_is_rejected(self):
         complaint, _ = refused(f"{NAMED} sszip_cache_head https://node ca=no/such.pem;")
-        assert re.search(r'has a file of certificates, "/\S+/no/such.pem", that can\'t be read \(2: No such', complaint)
+        assert re.search(r'cannot read the certificates in "/\S+/no/such.pem" \(2: No such', complaint)
 
     def test_certificate_file_is_rejected_without_tls(self):
         nginx = Nginx(config(f"{NAMED} sszip_cache_head {NODE} ca=@prefix@/ca.pem;"), files={"ca.pem": b"-"})
@@ -155,18 +155,18 @@ class TestNamespaces:
     @pytest.mark.parametrize("where", ["http", "server", "location"])
     def test_location_without_a_namespace_is_rejected(self, where):
         complaint, line = refused(**{where: f"sszip_cache_head {NODE};"})
-        assert 'in location "/" needs a namespace with a name: a "sszip_cache_namespace"' in complaint
+        assert 'in location "/" needs a named namespace: set "sszip_cache_namespace"' in complaint
         assert '"namespace=NAME"' in complaint
         assert "sszip_cache_head" in line
 
     def test_empty_namespace_is_rejected(self):
         complaint, _ = refused(f'sszip_cache_namespace ""; sszip_cache_head {NODE};')
-        assert "needs a namespace whose name is UTF-8 without control characters, and not empty" in complaint
+        assert "needs a namespace whose name is UTF-8 without control characters and not empty" in complaint
 
     def test_namespace_with_variables_is_rejected(self):
         complaint, line = refused(f"sszip_cache_namespace chain-$arg_chain; sszip_cache_head {NODE};")
         assert "needs a namespace that is the same for all requests" in complaint
-        assert '"namespace=NAME" must say whose head it is' in complaint
+        assert '"sszip_cache_namespace" has variables: add "namespace=NAME"' in complaint
         assert "sszip_cache_head" in line
 
     def test_second_head_of_a_namespace_is_rejected(self):
@@ -174,8 +174,8 @@ class TestNamespaces:
             f"{NAMED}\n sszip_cache_head http://one/secret;",
             locations=f"location /b {{ {NAMED}\n sszip_cache_head http://two/secret;\n proxy_pass http://127.0.0.1:9; }}",
         )
-        places = r'"http://two" \(\S+/nginx.conf:(\d+)\) beside "http://one" \(\S+/nginx.conf:(\d+)\)'
-        found = re.search(rf'in location "/b" gives the namespace "main" a second head: {places}', complaint)
+        places = r'"http://two" \(\S+/nginx.conf:(\d+)\), but it follows "http://one" \(\S+/nginx.conf:(\d+)\)'
+        found = re.search(rf'in location "/b" sets a second node for the namespace "main": {places}', complaint)
         assert found and int(found[1]) > int(found[2]), complaint
         assert "http://two" in line
         assert "secret" not in complaint
@@ -183,7 +183,7 @@ class TestNamespaces:
     def test_same_node_with_other_parameters_is_rejected(self):
         other = f"location /b {{ {NAMED} sszip_cache_head {NODE} interval=2s; proxy_pass http://127.0.0.1:9; }}"
         complaint, _ = refused(f"{NAMED} sszip_cache_head {NODE};", locations=other)
-        assert 'gives the namespace "main" a second head' in complaint
+        assert 'sets a second node for the namespace "main"' in complaint
 
     def test_heads_of_two_namespaces_are_accepted(self):
         accepted(f"sszip_cache_namespace $arg_chain; sszip_cache_head {NODE} namespace=a; sszip_cache_head http://b namespace=b;")
@@ -206,8 +206,8 @@ class TestStore:
 
     def test_head_is_rejected_with_the_daemon(self):
         complaint, line = refused(f"{NAMED} sszip_cache_head {NODE};", path="sszip_cache_owner unix:@prefix@/s;")
-        assert 'with "sszip_cache_owner" it is the daemon' in complaint
-        assert "[[head]] in its cached.toml" in complaint
+        assert 'with "sszip_cache_owner" the daemon follows the chain' in complaint
+        assert "[[head]] of cached.toml" in complaint
         assert "sszip_cache_head" in line
 
     def test_head_is_rejected_without_a_store_when_the_cache_is_off(self):

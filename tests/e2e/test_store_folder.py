@@ -72,7 +72,7 @@ def test_path_that_is_no_folder_is_rejected_and_unchanged(nginx_t, tmp_path, kin
     before = [file_attributes(path), os.stat(path).st_uid]
     status, output = nginx_t(path)
     assert status != 0
-    assert "it must be a folder of its own, and this is none" in complaint(output)
+    assert "it must be a folder of its own, and this is not a folder" in complaint(output)
     assert [file_attributes(path), os.stat(path).st_uid] == before
 
 
@@ -84,7 +84,7 @@ def test_folder_with_other_files_is_rejected_and_unchanged(nginx_t, tmp_path, na
     before = file_attributes(path)
     status, output = nginx_t(path)
     assert status != 0
-    assert f'"{name}" in it is none of the store\'s' in complaint(output)
+    assert f'it contains "{name}", which is not part of a store' in complaint(output)
     assert file_attributes(path) == before
     assert (path / name).read_text() == "precious"
 
@@ -125,11 +125,11 @@ def test_folder_that_cannot_be_created_is_reported_with_its_line(nginx_t, tmp_pa
     (tmp_path / "file").write_text("precious")
     status, output = nginx_t(f"{tmp_path}/file/sszip")
     assert status != 0
-    assert f'"sszip_cache_path" directive can\'t use "{tmp_path}/file/sszip" (20: Not a directory)' in complaint(output)
+    assert f'"sszip_cache_path" directive cannot use the folder "{tmp_path}/file/sszip" (20: Not a directory)' in complaint(output)
     (tmp_path / "dangling").symlink_to("nowhere")
     status, output = nginx_t(f"{tmp_path}/dangling")
     assert status != 0
-    assert f'"sszip_cache_path" directive can\'t make the folder "{tmp_path}/dangling"' in complaint(output)
+    assert f'"sszip_cache_path" directive cannot create the folder "{tmp_path}/dangling"' in complaint(output)
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -141,7 +141,7 @@ def test_duplicate_parameter_is_rejected(twice, tmp_path):
     finally:
         nginx.stop()
     assert status != 0
-    assert f'"sszip_cache_path" directive has "{twice.partition("=")[0]}=" twice' in complaint(output)
+    assert f'"sszip_cache_path" directive has the parameter "{twice.partition("=")[0]}=" twice' in complaint(output)
 
 
 def test_published_configuration_creates_its_folder(tmp_path):

@@ -52,8 +52,8 @@ pub enum NameError {
 impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NameError::Name => "the name of a request field, as \"X-Api-Key\"",
-            NameError::Duplicate => "a field of which nothing was said here yet",
+            NameError::Name => "the name of a request header, such as \"X-Api-Key\"",
+            NameError::Duplicate => "a header that this block does not configure yet",
         })
     }
 }

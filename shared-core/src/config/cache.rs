@@ -175,7 +175,7 @@ impl CacheConfigBlock {
             "batch_max" => set_once(&mut self.batch_max, || match values {
                 [number] => Ok((BATCHES.read(number)?, false)),
                 [number, word] if *word == DENY => Ok((BATCHES.read(number)?, true)),
-                [_, word] => Err(invalid(word, "\"deny\", or left out")),
+                [_, word] => Err(invalid(word, "\"deny\" or omitted")),
                 _ => Err(DirectiveError::OneOrTwoValues),
             }),
             _ => Err(DirectiveError::Unknown),
@@ -198,13 +198,13 @@ impl CacheConfigBlock {
         if !class_or_method.contains(&b'_') {
             return Err(invalid(
                 class_or_method,
-                "\"immutable\", \"unfinalized\", \"tip\", \"nothing\", \"config\" or the name of a method",
+                "\"immutable\", \"unfinalized\", \"tip\", \"nothing\", \"config\" or a method name",
             ));
         }
         if is_stateful(class_or_method) {
             return Err(invalid(
                 class_or_method,
-                "a method that changes nothing and keeps no state at the node",
+                "a method without side effects and without state on the node",
             ));
         }
         valid
@@ -259,7 +259,7 @@ impl CacheConfigBlock {
 
     fn set_credentials(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
         const MEANINGS: &str =
-            "\"bypass\", \"ignore\" or \"key\", and then the names of fields, or none";
+            "\"bypass\", \"ignore\" or \"key\", optionally followed by header names";
         let (word, names) = match values {
             [] => return Err(invalid(b"", MEANINGS)),
             [word, names @ ..] => (*word, names),
@@ -492,7 +492,7 @@ mod tests {
             ),
             (
                 "cache_credentials ignore X:Y",
-                "\"X:Y\": it must be the name of a request field",
+                "\"X:Y\": it must be the name of a request header",
             ),
             (
                 "cache_credentials key X-A ignore",
@@ -500,12 +500,12 @@ mod tests {
             ),
             (
                 "cache_credentials key X-A x-a",
-                "\"x-a\": it must be a field of which nothing",
+                "\"x-a\": it must be a header that this block",
             ),
             ("cache_credentials ignore", "is duplicate"),
             (
                 "cache_credentials ignore X-A COOKIE",
-                "\"COOKIE\": it must be a field of which",
+                "\"COOKIE\": it must be a header that",
             ),
         ] {
             let message = set(&mut directives, line).unwrap_err();
@@ -594,17 +594,17 @@ mod tests {
             ("cache_method", "takes two or three values"),
             ("cache_method acme_b", "takes two or three values"),
             ("cache_method acme_b a b c", "takes two or three values"),
-            ("cache_method acme_* class=tip", "\"acme_*\": it must be the name of a method"),
-            ("cache_method acme_a class=none", "\"acme_a\": it must be a method that nothing"),
-            ("cache_method eth_sign class=tip", "\"eth_sign\": it must be a method that changes"),
+            ("cache_method acme_* class=tip", "\"acme_*\": it must be a method name"),
+            ("cache_method acme_a class=none", "\"acme_a\": it must be a method that this block"),
+            ("cache_method eth_sign class=tip", "\"eth_sign\": it must be a method without"),
             (
                 "cache_method acme_b block=p1",
                 "has an invalid value \"block=p1\": it must be \"block=p[N]\", \"block=p[N].MEMBER\", \
                  \"block=result.MEMBER\", \"block=result\", \"range=p[N]\", \"transaction=p[0]\", \
-                 \"class=immutable\", \"class=tip\", \"class=config\" or \"class=none\", N being a \
+                 \"class=immutable\", \"class=tip\", \"class=config\" or \"class=none\", where N is a \
                  number from 0 to 15",
             ),
-            ("cache_method acme_b class=tip block=p[0]", "\"block=p[0]\": it must be left out"),
+            ("cache_method acme_b class=tip block=p[0]", "\"block=p[0]\": it must be omitted"),
         ] {
             let message = set(&mut directives, line).unwrap_err();
             assert!(message.contains(error), "{line}: {message}");

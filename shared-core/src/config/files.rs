@@ -30,7 +30,8 @@ pub fn resolve_files<'a>(
             match File::open(&*name) {
                 Ok(_) => Ok(word.into()),
                 Err(error) => Err(format!(
-                    "has a file of certificates, \"{name}\", that can't be read {}",
+                    "cannot read the certificates in \"{name}\" {}; check the path and its \
+                     permissions",
                     system_error(&error)
                 )),
             }
@@ -50,10 +51,15 @@ pub fn prepare_folder(path: &str) -> Result<(), String> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => check_contents(path),
         Ok(_) => Err(format!(
-            "has an invalid value \"{path}\": it must be a folder of its own, and this is none"
+            "has an invalid value \"{path}\": it must be a folder of its own, and this is not a \
+             folder"
         )),
         Err(error) if error.kind() == ErrorKind::NotFound => create_folder(path),
-        Err(error) => Err(format!("can't use \"{path}\" {}", system_error(&error))),
+        Err(error) => Err(format!(
+            "cannot use the folder \"{path}\" {}; check its permissions, or \
+                                   choose another folder",
+            system_error(&error)
+        )),
     }
 }
 
@@ -71,7 +77,7 @@ fn create_folder(path: &str) -> Result<(), String> {
             Err(error) if is_above && error.kind() == ErrorKind::AlreadyExists => (),
             Err(error) => {
                 return Err(format!(
-                    "can't make the folder \"{folder}\" {}",
+                    "cannot create the folder \"{folder}\" {}; create it, or choose another folder",
                     system_error(&error)
                 ))
             }
@@ -86,12 +92,18 @@ fn check_contents(path: &str) -> Result<(), String> {
         Ok(entries) => entries,
         // a user who can't list the folder can't transfer it either
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(()),
-        Err(error) => return Err(format!("can't use \"{path}\" {}", system_error(&error))),
+        Err(error) => {
+            return Err(format!(
+                "cannot use the folder \"{path}\" {}; check its \
+                                          permissions, or choose another folder",
+                system_error(&error)
+            ))
+        }
     };
     match entries.flatten().find(|entry| !belongs_to_store(entry)) {
         Some(other) => Err(format!(
-            "has an invalid value \"{path}\": it must be a folder of its own, and \"{}\" in it is \
-             none of the store's",
+            "has an invalid value \"{path}\": it must be a folder of its own, and it contains \
+             \"{}\", which is not part of a store; choose an empty or a new folder",
             other.file_name().to_string_lossy()
         )),
         None => Ok(()),

@@ -63,9 +63,9 @@ const DEPTHS: Range = Range {
 
 const URLS: &str = "a URL: \"http://\", \"https://\", \"ws://\" or \"wss://\" and \
                     \"HOST[:PORT][/PATH]\", or \"unix:/SOCKET[:/PATH]\"";
-const PARAMETERS: &str = "\"interval=TIME\", \"finality=tag|depth:N\", \
-                          \"api=execution|beacon\", \"header=NAME:VALUE\" (quoted as a whole if \
-                          there are blanks in it), \"ca=FILE\" or \"namespace=NAME\"";
+const PARAMETERS: &str = "\"interval=TIME\", \"finality=tag|depth:N\", \"api=execution|beacon\", \
+                          \"header=NAME:VALUE\" (in quotes if it contains spaces), \"ca=FILE\" or \
+                          \"namespace=NAME\"";
 
 /// Headers that the operator can't set, because they belong to a connection or a body.
 const RESERVED_HEADERS: &[&str] = &[
@@ -226,7 +226,7 @@ impl Finality {
             (_, Some(Ok(depth))) => Ok(Self::Depth(depth)),
             _ => Err(invalid(
                 &[b"finality=", value].concat(),
-                format!("\"finality=tag\" or \"finality=depth:N\", N being {DEPTHS}"),
+                format!("\"finality=tag\" or \"finality=depth:N\", where N is {DEPTHS}"),
             )),
         }
     }
@@ -283,8 +283,7 @@ fn checked_url(value: &[u8]) -> Result<String, DirectiveError> {
         if let Some((_, host)) = authority.and_then(|part| part.rsplit_once('@')) {
             return Err(invalid(
                 format!("{scheme}://...@{host}").as_bytes(),
-                "without user and password, which go into \
-                 \"header=Authorization: Basic ...\"",
+                "without user and password; set \"header=Authorization: Basic ...\" instead",
             ));
         }
     }
@@ -315,7 +314,7 @@ fn header(field: &[u8]) -> Result<(String, String), DirectiveError> {
                 .any(|own| own.eq_ignore_ascii_case(name)) =>
         {
             Err(bad(
-                "a field that does not belong to the connection or the body",
+                "a header that does not describe the connection or the body",
             ))
         }
         (Ok(name), Ok(value))
@@ -327,8 +326,8 @@ fn header(field: &[u8]) -> Result<(String, String), DirectiveError> {
             Ok((name.to_owned(), value.to_owned()))
         }
         _ => Err(bad(
-            "\"header=NAME:VALUE\", the name of a header field and printable ASCII (quoted as a \
-             whole if there are blanks in it)",
+            "\"header=NAME:VALUE\" with a header name and printable ASCII (in quotes if it \
+             contains spaces)",
         )),
     }
 }
@@ -338,7 +337,7 @@ fn file(value: &[u8]) -> Result<PathBuf, DirectiveError> {
         Ok(path) if path.starts_with('/') && !path.contains('\0') => Ok(path.into()),
         _ => Err(invalid(
             &[b"ca=", value].concat(),
-            "\"ca=FILE\", a file's absolute path in UTF-8",
+            "\"ca=FILE\" with an absolute path in UTF-8",
         )),
     }
 }
@@ -353,7 +352,7 @@ fn namespace_name(value: &[u8]) -> Result<String, DirectiveError> {
         Ok(name) if is_valid_namespace_name(name) => Ok(name.to_owned()),
         _ => Err(invalid(
             &[b"namespace=", value].concat(),
-            "\"namespace=NAME\", UTF-8 without control characters",
+            "\"namespace=NAME\" in UTF-8 without control characters",
         )),
     }
 }

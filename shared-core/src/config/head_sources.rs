@@ -63,22 +63,23 @@ impl fmt::Display for HeadSourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unnamed => f.write_str(
-                "needs a namespace with a name: a \"cache_namespace\" where the cache is on, or \
+                "needs a named namespace: set \"cache_namespace\" where the cache is on, or add \
                  \"namespace=NAME\"",
             ),
             Self::PerRequest => f.write_str(
-                "needs a namespace that is the same for all requests: the \"cache_namespace\" \
-                 has variables, so that \"namespace=NAME\" must say whose head it is",
+                "needs a namespace that is the same for all requests, and \"cache_namespace\" has \
+                 variables: add \"namespace=NAME\"",
             ),
             Self::NotText => f.write_str(
-                "needs a namespace whose name is UTF-8 without control characters, and not empty",
+                "needs a namespace whose name is UTF-8 without control characters and not empty: \
+                 change \"cache_namespace\", or add \"namespace=NAME\"",
             ),
             Self::Two { namespace, heads } => {
                 let [(first, first_at), (second, second_at)] = &**heads;
                 write!(
                     f,
-                    "gives the namespace \"{namespace}\" a second head: \"{second}\" \
-                     ({second_at}) beside \"{first}\" ({first_at})"
+                    "sets a second node for the namespace \"{namespace}\": \"{second}\" \
+                     ({second_at}), but it follows \"{first}\" ({first_at})"
                 )
             }
         }
@@ -185,19 +186,24 @@ pub fn from_json(json: &[u8]) -> Result<Vec<(String, HeadSource)>, String> {
     let rows: Vec<Vec<String>> =
         serde_json::from_slice(json).map_err(|error| match error.classify() {
             // its message would contain the value
-            serde_json::error::Category::Data => "heads are no arrays of strings".into(),
-            _ => format!("heads are no JSON: {error}"),
+            serde_json::error::Category::Data => "the list of head sources is invalid: a row is \
+                                                  not an array of strings"
+                .into(),
+            _ => format!("the list of head sources is not JSON: {error}"),
         })?;
     rows.into_iter()
         .map(|row| {
             let Some((namespace, words)) = row.split_first() else {
-                return Err("a head has no namespace".into());
+                return Err("a head source has no namespace".into());
             };
             let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
             match HeadSource::parse(&words) {
                 Ok((follow, None)) => Ok((namespace.clone(), follow)),
-                Ok((_, Some(_))) => Err(format!("the head of \"{namespace}\" has two names")),
-                Err(error) => Err(format!("the head of \"{namespace}\" {error}")),
+                Ok((_, Some(_))) => Err(format!(
+                    "the head source of \"{namespace}\" has a second \
+                                                 namespace"
+                )),
+                Err(error) => Err(format!("the head source of \"{namespace}\" {error}")),
             }
         })
         .collect()
@@ -318,8 +324,8 @@ mod tests {
             let other = place_at(&[other], "f:2");
             let message = error(&other, NamespaceSource::Fixed(b"main")).to_string();
             let expected = format!(
-                "gives the namespace \"main\" a second head: \"{}\" (f:2) beside \"http://a\" \
-                 (f:1)",
+                "sets a second node for the namespace \"main\": \"{}\" (f:2), but it follows \
+                 \"http://a\" (f:1)",
                 other[0].follow.url_origin()
             );
             assert!(message.starts_with(&expected), "{message}");
@@ -384,17 +390,26 @@ mod tests {
         assert_eq!(read, written);
         assert_eq!(read.len(), 2);
         for (json, error) in [
-            ("", "heads are no JSON: EOF while parsing"),
-            ("[[\"a\", 5]]", "heads are no arrays of strings"),
-            ("[[]]", "a head has no namespace"),
-            ("[[\"a\"]]", "the head of \"a\" has an invalid value \"\""),
+            (
+                "",
+                "the list of head sources is not JSON: EOF while parsing",
+            ),
+            (
+                "[[\"a\", 5]]",
+                "the list of head sources is invalid: a row is not an array of strings",
+            ),
+            ("[[]]", "a head source has no namespace"),
+            (
+                "[[\"a\"]]",
+                "the head source of \"a\" has an invalid value \"\"",
+            ),
             (
                 "[[\"a\",\"http://n\",\"x\"]]",
-                "the head of \"a\" has an invalid value \"x\"",
+                "the head source of \"a\" has an invalid value \"x\"",
             ),
             (
                 "[[\"a\",\"http://n\",\"namespace=x\"]]",
-                "the head of \"a\" has two names",
+                "the head source of \"a\" has a second namespace",
             ),
         ] {
             let message = from_json(json.as_bytes()).unwrap_err();

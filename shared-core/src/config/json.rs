@@ -22,7 +22,7 @@ pub fn settings(source: &str, json: &[u8]) -> Result<Vec<SettingUse>, String> {
     let value: Value =
         serde_json::from_slice(json).map_err(|error| format!("{source} is not JSON: {error}"))?;
     let Value::Object(settings) = value else {
-        return Err(format!("{source} must be an object of settings"));
+        return Err(format!("{source} must be a JSON object of settings"));
     };
     let mut all = Vec::new();
     for (name, value) in settings {
@@ -95,5 +95,5 @@ fn scalar(name: &str, value: &Value) -> Result<String, String> {
 }
 
 fn type_error(name: &str) -> String {
-    format!("\"{name}\" must be a text, a number, true or false, or a list of these")
+    format!("\"{name}\" must be a string, a number, a boolean or a list of these")
 }

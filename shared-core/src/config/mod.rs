@@ -561,7 +561,7 @@ mod tests {
             "eth_submitWork",
         ] {
             let refused = set(&mut directives, &format!("cache_valid {method} 3s")).unwrap_err();
-            assert!(refused.contains("changes nothing"), "{refused}");
+            assert!(refused.contains("without side effects"), "{refused}");
             assert_eq!(directives.take_warning(), None);
         }
     }

@@ -22,11 +22,12 @@ const NOT_FOUND: &[u8] =
 const LIMITED: &[u8] = br#"{"code":-32005,"message":"too many calls of this method at a time"}"#;
 
 /// Error for an exceeded response limit (EIP-1474). Clients then request less.
-const TOO_LONG: &[u8] = br#"{"code":-32005,"message":"the answer is longer than may be sent"}"#;
+const TOO_LONG: &[u8] =
+    br#"{"code":-32005,"message":"the response is longer than the limit of its method"}"#;
 
 /// Error for a method name with bytes that some nodes ignore and others do not.
 const AMBIGUOUS_METHOD: &[u8] =
-    br#"{"code":-32600,"message":"the name of a method must be printable ASCII without blanks"}"#;
+    br#"{"code":-32600,"message":"a method name must be printable ASCII without spaces"}"#;
 
 /// Range of response limits in bytes.
 pub(super) const ANSWERS: Range = Range {
@@ -152,7 +153,7 @@ pub(super) struct PolicyConfigBlock {
 impl PolicyConfigBlock {
     /// Sets `allow`, `deny` or `limit=N` for methods.
     pub(super) fn set_method(&mut self, values: &[&[u8]]) -> Result<(), DirectiveError> {
-        const VERBS: &str = "\"allow\", \"deny\" or \"limit=NUMBER\", and then methods";
+        const VERBS: &str = "\"allow\", \"deny\" or \"limit=NUMBER\", followed by method names";
         let (verb, patterns) = match values {
             [] => return Err(invalid(b"", VERBS)),
             [verb, patterns @ ..] => (*verb, patterns),
@@ -169,7 +170,7 @@ impl PolicyConfigBlock {
             _ => return Err(invalid(verb, VERBS)),
         };
         if patterns.is_empty() {
-            return Err(invalid(b"", "the name of a method, or several"));
+            return Err(invalid(b"", "one or more method names"));
         }
         let mut rules = self.rules.as_deref().cloned().unwrap_or_default();
         for pattern in patterns {
@@ -284,7 +285,7 @@ mod tests {
         for (line, message) in [
             (
                 "method",
-                "it must be \"allow\", \"deny\" or \"limit=NUMBER\", and then methods",
+                "it must be \"allow\", \"deny\" or \"limit=NUMBER\", followed by method names",
             ),
             (
                 "method permit a_b",
@@ -295,22 +296,19 @@ mod tests {
                 "\"limit=0\": it must be a number from 1 to 1048576",
             ),
             ("method limit a_b", "\"limit\": it must be \"allow\""),
-            (
-                "method limit=5",
-                "it must be the name of a method, or several",
-            ),
-            ("method deny", "it must be the name of a method, or several"),
+            ("method limit=5", "it must be one or more method names"),
+            ("method deny", "it must be one or more method names"),
             (
                 "method deny a*b",
-                "\"a*b\": it must be the name of a method, or the beginning",
+                "\"a*b\": it must be a method name, or a prefix",
             ),
             (
                 "method deny a_b A_B",
-                "\"A_B\": it must be a method, or a beginning, that no other",
+                "\"A_B\": it must be a method or prefix that this block",
             ),
             (
                 "batch_max 5 refuse",
-                "\"refuse\": it must be \"deny\", or left out",
+                "\"refuse\": it must be \"deny\" or omitted",
             ),
             ("batch_max 5 deny 5", "takes one or two values"),
         ] {

@@ -45,14 +45,15 @@ impl SandboxConfig {
                 let read = || LOOKUP_TIMEOUTS.read(single_value(values)?);
                 return Some(set_once(&mut self.lookup_timeout, read));
             }
-            "cache_path" => {
-                "a store is sszip-cached's, which \"cache_owner\": \"cluster:NAME\" leads to"
+            "cache_path" => "sszip-cached owns the store; set \"cache_owner\": \"cluster:NAME\"",
+            "cache_memory" => {
+                "entries are in the memory of sszip-cached; set \"memory\" in its \
+                               cached.toml"
             }
-            "cache_memory" => "answers are in the memory of sszip-cached",
-            "cache_head" => "sszip-cached follows nodes",
-            "status" => "sandboxes share no memory: Envoy has the counters, at /stats",
-            "cache_background_update" => "who finds an answer expired waits for the new one",
-            "verify" => "it asks nothing of its own of nodes",
+            "cache_head" => "sszip-cached follows the chain; add a [[head]] to its cached.toml",
+            "status" => "sandboxes share no memory; Envoy's /stats has the counters",
+            "cache_background_update" => "a request for a stale entry waits for the new response",
+            "verify" => "hits cannot be compared with the node from there",
             _ => return None,
         };
         Some(Err(DirectiveError::Sandboxed { why }))
@@ -153,28 +154,30 @@ mod tests {
             (
                 "cache_path",
                 "/var/cache/sszip",
-                "is not to be had in a sandbox: a store is sszip-cached's, which \
-                 \"cache_owner\": \"cluster:NAME\" leads to",
+                "is not available in the sandbox: sszip-cached owns the store; set \
+                 \"cache_owner\": \"cluster:NAME\"",
             ),
             (
                 "cache_memory",
                 "1g",
-                "is not to be had in a sandbox: answers are in the memory of sszip-cached",
+                "is not available in the sandbox: entries are in the memory of sszip-cached; set \
+                 \"memory\" in its cached.toml",
             ),
             (
                 "cache_head",
                 "http://127.0.0.1:8545",
-                "is not to be had in a sandbox: sszip-cached follows nodes",
+                "is not available in the sandbox: sszip-cached follows the chain; add a \
+                 [[head]] to its cached.toml",
             ),
             (
                 "cache_background_update",
                 "on",
-                "is not to be had in a sandbox: who finds an answer expired waits for the new one",
+                "is not available in the sandbox: a request for a stale entry waits for the new response",
             ),
             (
                 "verify",
                 "1%",
-                "is not to be had in a sandbox: it asks nothing of its own of nodes",
+                "is not available in the sandbox: hits cannot be compared with the node from there",
             ),
         ] {
             let set = set(&mut SandboxConfig::default(), name, value);

@@ -34,7 +34,8 @@ pub fn schema() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "sszip",
-        "description": "The settings of a filter, or of a route. docs/directives.md says more of each.",
+        "description": "The settings of a filter or a route. docs/directives.md describes each of \
+                        them.",
         "type": "object",
         "properties": Map::from_iter(settings),
         "additionalProperties": false,
@@ -45,8 +46,8 @@ impl Setting {
     fn description(&self) -> String {
         let about = self.about.trim_end_matches('.');
         match self.envoy {
-            EnvoyScope::Filter => format!("{about}: of a filter only."),
-            EnvoyScope::Route => format!("{about}: of a route."),
+            EnvoyScope::Filter => format!("{about} (filter only)."),
+            EnvoyScope::Route => format!("{about} (route only)."),
             EnvoyScope::FilterOrRoute | EnvoyScope::On | EnvoyScope::None => format!("{about}."),
         }
     }

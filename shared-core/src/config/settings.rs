@@ -108,7 +108,7 @@ const ANYWHERE: Setting = Setting {
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "enable",
-        about: "The switch of everything else.",
+        about: "Enables sszip, and with it all other settings.",
         takes: Flag,
         default: Literal(&["off"]),
         context: AnywhereAndIf,
@@ -117,7 +117,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "types",
-        about: "The media types to compress.",
+        about: "Media types of the responses that are compressed.",
         takes: Types,
         syntax: &["TYPE ..."],
         default: Literal(&["application/json +json application/javascript text/*"]),
@@ -125,70 +125,72 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "min_length",
-        about: "Shorter answers go out as they are.",
+        about: "Minimum length of a response that is compressed.",
         takes: Of(MIN_LENGTHS),
         default: Literal(&["1k"]),
         ..ANYWHERE
     },
     Setting {
         name: "comp_level",
-        about: "libdeflate's level.",
+        about: "Level of one-shot compression (libdeflate).",
         takes: Of(COMP_LEVELS),
         default: Literal(&["1"]),
         ..ANYWHERE
     },
     Setting {
         name: "max_oneshot",
-        about: "Longer answers are compressed as they come.",
+        about: "Maximum length of a response that is compressed in one shot; longer ones are \
+                streamed.",
         takes: Of(MAX_ONESHOTS),
         default: Literal(&["16m"]),
         ..ANYWHERE
     },
     Setting {
         name: "hold",
-        about: "How much of an answer without a length is held, and how long.",
+        about: "Buffering window of responses without a length: bytes and time.",
         takes: OneOrTwo(HOLDS, HOLD_TIMES),
         default: Literal(&["64k 5ms"]),
         ..ANYWHERE
     },
     Setting {
         name: "stream_level",
-        about: "How hard streams are compressed.",
+        about: "Level of streaming compression.",
         takes: Of(STREAM_LEVELS),
         default: Literal(&["1"]),
         ..ANYWHERE
     },
     Setting {
         name: "buffers",
-        about: "The output buffers of a stream, where the host has none.",
+        about: "Number and size of a stream's output buffers, on hosts without buffers of their \
+                own.",
         takes: Two(BUFFERS, BUFFER_SIZES),
         default: Literal(&["2 6k"]),
         ..ANYWHERE
     },
     Setting {
         name: "memory",
-        about: "What the process may hold in bodies.",
+        about: "Memory that bodies may use in a process.",
         takes: Of(MEMORIES),
         default: Literal(&["256m"]),
         ..ANYWHERE
     },
     Setting {
         name: "upstream_encoding",
-        about: "What the node is asked for.",
+        about: "Accept-Encoding of upstream requests.",
         takes: Word(ENCODINGS),
         default: Literal(&["identity"]),
         ..ANYWHERE
     },
     Setting {
         name: "request_decoding",
-        about: "What is done with requests that are compressed.",
+        about: "Decompression of request bodies.",
         takes: Word(DECODINGS),
         default: Literal(&["auto"]),
         ..ANYWHERE
     },
     Setting {
         name: "thread_pool",
-        about: "The threads for large answers.",
+        about: "Thread pool that compresses large responses.",
         takes: Text,
         syntax: &["NAME | off"],
         default: Literal(&["default"]),
@@ -197,78 +199,79 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "ssz",
-        about: "SSZ from a node that has JSON only, and the other way round.",
+        about: "Enables transcoding between JSON and SSZ.",
         takes: Flag,
         default: Literal(&["off"]),
         ..ANYWHERE
     },
     Setting {
         name: "ssz_preset",
-        about: "The preset of the chain.",
+        about: "Preset of the chain.",
         takes: Word(PRESETS),
         default: Literal(&["auto"]),
         ..ANYWHERE
     },
     Setting {
         name: "ssz_max_size",
-        about: "Longer SSZ is not made, nor read.",
+        about: "Maximum length of SSZ that is written or read.",
         takes: Of(MAX_SIZES),
         default: Literal(&["512m"]),
         ..ANYWHERE
     },
     Setting {
         name: "ssz_hold",
-        about: "How much of the node's JSON is kept beside what is made of it.",
+        about: "Maximum length of the original response that is buffered during its conversion.",
         takes: Of(SSZ_HOLDS),
         default: Literal(&["4m"]),
         ..ANYWHERE
     },
     Setting {
         name: "ssz_concurrency",
-        about: "How many long answers are made another format of at a time.",
+        about: "Maximum number of long responses that are transcoded at the same time.",
         takes: OfOr(CONCURRENCIES, "off"),
         default: Literal(&["8"]),
         ..ANYWHERE
     },
     Setting {
         name: "ssz_request",
-        about: "What becomes of SSZ that clients send.",
+        about: "Conversion of SSZ in request bodies to JSON.",
         takes: Word(REQUESTS),
         default: Literal(&["auto"]),
         ..ANYWHERE
     },
     Setting {
         name: "ssz_witness",
-        about: "Where the node gives the witness of a payload.",
+        about: "API through which the node returns the witness of a payload.",
         takes: Word(WITNESSES),
         default: Literal(&["off"]),
         ..ANYWHERE
     },
     Setting {
         name: "cache",
-        about: "Whether answers are kept, and given again.",
+        about: "Enables the cache.",
         takes: Flag,
         default: Literal(&["off"]),
         ..ANYWHERE
     },
     Setting {
         name: "cache_get",
-        about: "Which GET requests are cached: those of the Beacon API, or all that RFC 9111 allows.",
+        about: "GET requests that are cached: requests of the Beacon API, or all that RFC 9111 \
+                allows.",
         takes: Word(GETS),
         default: Literal(&["beacon"]),
         ..ANYWHERE
     },
     Setting {
         name: "cache_namespace",
-        about: "The name of the chain: what is stored is shared by all that have it.",
+        about: "Name of the chain; routes with the same name share their entries.",
         takes: Text,
         syntax: &["TEXT"],
-        default: Derived("made of where the request goes, see below"),
+        default: Derived("derived from the upstream and the route, see below"),
         ..ANYWHERE
     },
     Setting {
         name: "cache_valid",
-        about: "For how long answers of a class, or of a method, are kept.",
+        about: "Lifetime of entries, by class or method.",
         takes: Valid,
         syntax: &["CLASS | METHOD TIME"],
         default: Literal(&["immutable 1h", "unfinalized 2s", "tip 1s", "nothing 500ms", "config 1m"]),
@@ -276,14 +279,14 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "cache_method",
-        about: "What answers of a method depend on.",
+        about: "Block on which the responses of a method depend.",
         takes: Rows,
         syntax: &["METHOD block=p[N] | block=p[N].MEMBER [block=result.MEMBER]", "METHOD block=result.MEMBER | block=result | range=p[N] | transaction=p[0]", "METHOD class=immutable | tip | config | none"],
         ..ANYWHERE
     },
     Setting {
         name: "cache_memory",
-        about: "What stored answers may take in memory.",
+        about: "Memory that entries may use in a process.",
         takes: Of(CACHE_MEMORIES),
         default: Literal(&["128m"]),
         context: Http,
@@ -291,36 +294,37 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "cache_max_entry",
-        about: "Longer answers are not stored.",
+        about: "Maximum length of a response that is stored.",
         takes: Of(MAX_ENTRIES),
         default: Literal(&["16m"]),
         ..ANYWHERE
     },
     Setting {
         name: "cache_max_request",
-        about: "Longer requests are not looked up.",
+        about: "Maximum length of a request that is looked up.",
         takes: Of(MAX_REQUESTS),
         default: Literal(&["64k"]),
         ..ANYWHERE
     },
     Setting {
         name: "batch_max",
-        about: "Longer batches are not looked up, or denied.",
+        about: "Maximum number of calls in a batch that is looked up; longer batches are \
+                forwarded, or denied.",
         takes: OfThen(BATCHES, "deny"),
         default: Literal(&["100"]),
         ..ANYWHERE
     },
     Setting {
         name: "cache_credentials",
-        about: "What fields that say who asks mean to the cache.",
+        about: "Effect on the cache of headers that identify the caller.",
         takes: Credentials,
-        syntax: &["bypass | ignore | key [FIELD ...]"],
+        syntax: &["bypass | ignore | key [HEADER ...]"],
         default: Literal(&["bypass"]),
         ..ANYWHERE
     },
     Setting {
         name: "cache_bypass",
-        about: "When the node is asked though there is a stored answer.",
+        about: "Conditions under which a request is not looked up.",
         takes: Text,
         syntax: &["TEXT ..."],
         envoy: None,
@@ -328,7 +332,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "no_cache",
-        about: "When an answer is not stored.",
+        about: "Conditions under which a response is not stored.",
         takes: Text,
         syntax: &["TEXT ..."],
         envoy: None,
@@ -336,7 +340,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "cache_use_stale",
-        about: "When an answer that has expired may be sent.",
+        about: "Failures for which a stale response is sent.",
         takes: Words(use_stale::words),
         syntax: &["off | error | timeout | invalid_header | updating |\nhttp_500 | http_502 | http_503 | http_504 |\nhttp_403 | http_404 | http_429 ..."],
         default: Literal(&["off"]),
@@ -344,14 +348,15 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "cache_background_update",
-        about: "Whether who would fetch a new one gets the one that has expired, too.",
+        about: "Sends the stale response while a background request updates it.",
         takes: Flag,
         default: Literal(&["off"]),
         ..ANYWHERE
     },
     Setting {
         name: "verify",
-        about: "Of how many hits the node is asked again, and whether what is wrong is purged.",
+        about: "Share of the hits that are compared with the node, and whether different entries \
+                are purged.",
         takes: Rate,
         syntax: &["off | RATE% [purge]"],
         default: Literal(&["off"]),
@@ -359,21 +364,21 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "cache_lock",
-        about: "Whether one request at a time asks for the same thing.",
+        about: "Coalesces requests for the same key.",
         takes: Flag,
         default: Literal(&["on"]),
         ..ANYWHERE
     },
     Setting {
         name: "cache_lock_timeout",
-        about: "For how long the others wait.",
+        about: "Time for which a follower waits for the leader.",
         takes: Of(LOCK_TIMEOUTS),
         default: Literal(&["5s"]),
         ..ANYWHERE
     },
     Setting {
         name: "cache_path",
-        about: "The folder of the store, and what it may take.",
+        about: "Folder of the store, and its limits.",
         takes: Line,
         syntax: &["PATH [max_size=SIZE] [memory=SIZE] [inactive=TIME]\n[recompress=on|off]"],
         context: Http,
@@ -382,7 +387,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "cache_owner",
-        about: "The socket of the process that has the store.",
+        about: "Socket of the process that owns the store.",
         takes: Text,
         syntax: &["unix:PATH"],
         context: Http,
@@ -391,7 +396,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "cache_lookup_timeout",
-        about: "For how long a look-up in the store is waited for.",
+        about: "Time for which a request waits for the owner.",
         takes: Of(LOOKUP_TIMEOUTS),
         default: Literal(&["20ms"]),
         context: Http,
@@ -400,14 +405,14 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "cache_head",
-        about: "The node at which the chain is followed, and how.",
+        about: "Node whose chain the owner follows, and how.",
         takes: Lines,
         syntax: &["URL [interval=TIME] [finality=tag|depth:N]\n[api=execution|beacon] [header=NAME:VALUE ...]\n[ca=FILE] [namespace=NAME]", "off"],
         ..ANYWHERE
     },
     Setting {
         name: "cache_purge",
-        about: "Requests purge what their query says.",
+        about: "Requests purge the entries that their query selects.",
         takes: Flag,
         default: Literal(&["off"]),
         context: Location,
@@ -416,7 +421,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "status",
-        about: "Requests ask how it all goes: a page, JSON, or metrics.",
+        about: "Requests receive the status: a page, JSON, or metrics.",
         takes: Flag,
         default: Literal(&["off"]),
         context: Location,
@@ -425,21 +430,21 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "method",
-        about: "What may be called, and what may not.",
+        about: "Methods that are allowed, denied or limited.",
         takes: Methods,
         syntax: &["allow | deny | limit=N METHOD | PREFIX* ..."],
         ..ANYWHERE
     },
     Setting {
         name: "max_answer",
-        about: "How long the answers of a method may be.",
+        about: "Maximum length of the responses of a method.",
         takes: Answers,
         syntax: &["METHOD | PREFIX* SIZE"],
         ..ANYWHERE
     },
     Setting {
         name: "upgrade",
-        about: "Where calls are judged, the protocol that connections may switch to.",
+        about: "Protocol to which connections may switch on routes with a policy.",
         takes: Word(UPGRADES),
         default: Literal(&["off"]),
         ..ANYWHERE

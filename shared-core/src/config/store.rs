@@ -36,7 +36,8 @@ const MEMORIES: Range = Range {
 };
 
 const PARAMETERS: &str =
-    "a path, and \"max_size=SIZE\", \"memory=SIZE\", \"inactive=TIME\" or \"recompress=on|off\"";
+    "a path, optionally followed by \"max_size=SIZE\", \"memory=SIZE\", \"inactive=TIME\" or \
+     \"recompress=on|off\"";
 
 impl StoreSettings {
     /// Parses `PATH [max_size=SIZE] [memory=SIZE] [inactive=TIME] [recompress=on|off]`. A relative
@@ -83,13 +84,16 @@ impl StoreSettings {
 fn folder(path: &[u8], base: &str) -> Result<String, DirectiveError> {
     let text = std::str::from_utf8(path).unwrap_or_default();
     let folder = match text.trim_end_matches('/') {
-        "" => return Err(invalid(path, "a folder of its own, with a name in UTF-8")),
+        "" => return Err(invalid(path, "a folder of its own, whose path is UTF-8")),
         folder if folder.starts_with('/') => folder.to_owned(),
         folder => format!("{base}{folder}"),
     };
     let longest = MAX_SOCKET_PATH - "/".len() - SOCKET.len();
     if folder.len() > longest {
-        let allowed = format!("a path of at most {longest} bytes: its socket's would be too long");
+        let allowed = format!(
+            "a path of at most {longest} bytes: the path of the socket in it \
+                               would be too long"
+        );
         return Err(invalid(folder.as_bytes(), allowed));
     }
     Ok(folder)
@@ -158,9 +162,12 @@ mod tests {
             ("/v levels=1:2", "\"max_size=SIZE\", \"memory=SIZE\""),
             (
                 "/v max_size",
-                "value \"max_size\": it must be a path, and \"max_size=SIZE\"",
+                "value \"max_size\": it must be a path, optionally followed by \"max_size=SIZE\"",
             ),
-            ("/v memory=1m memory=2m", "has \"memory=\" twice"),
+            (
+                "/v memory=1m memory=2m",
+                "has the parameter \"memory=\" twice",
+            ),
             (&format!("/{}", "v".repeat(96)), "too long"),
         ] {
             let error = parse(line).unwrap_err();

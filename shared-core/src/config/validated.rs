@@ -137,7 +137,8 @@ impl ValidatedConfig {
             return Ok(match (config.policy.is_some(), config.cache.enable) {
                 _ if !is_in_vain => None,
                 (true, _) => Some(format!(
-                    "\"method\" and the like have no effect in {name}: \"enable on\" is missing"
+                    "\"method\" and the other settings of the policy have no effect in {name}: \
+                     \"enable on\" is missing"
                 )),
                 (_, true) => Some(format!(
                     "\"cache on\" has no effect in {name}: \"enable on\" is missing"
@@ -177,15 +178,16 @@ impl ValidatedConfig {
                     if follow.api == Api::Execution && name.contains("/eth/v") =>
                 {
                     Some(format!(
-                        "{name} is of the Beacon API, and namespace \"{namespace}\" \
-                         follows an execution node: what depends on the head is not cached there \
-                         (reason other-api); give it a \"cache_namespace\" of its own, and a \
+                        "{name} serves the Beacon API, but its namespace \"{namespace}\" follows \
+                         an execution node: responses that depend on the head are not cached \
+                         (reason other-api); set a \"cache_namespace\" of its own, and a \
                          \"cache_head\" with api=beacon"
                     ))
                 }
                 (None, Some((class, time))) if !may_follow => Some(format!(
-                    "{name} caches class {} for {}, and no \"cache_head\" follows its \
-                     namespace: clients may see a block that old, or one that was replaced",
+                    "{name} caches class {} for {}, but no \"cache_head\" follows its namespace: \
+                     clients may receive a block that old, or one that was replaced; add a \
+                     \"cache_head\", or shorten \"cache_valid\"",
                     class.name(),
                     Duration(time)
                 )),
@@ -204,15 +206,17 @@ impl ValidatedConfig {
     pub fn check(&self) -> Result<(), String> {
         let has_owner = self.owner().is_some();
         if self.purges && !has_owner {
-            return Err("\"cache_purge\" needs an \"cache_path\" or an \"cache_owner\"".into());
+            return Err(
+                "\"cache_purge\" needs a store: set \"cache_path\" or \"cache_owner\"".into(),
+            );
         }
         match &self.first_head {
             Some(at) if self.store.is_none() => Err(format!(
                 "\"cache_head\" needs \"cache_path\"{} in {at}",
                 match has_owner {
                     true =>
-                        ": with \"cache_owner\" it is the daemon that follows nodes, those of \
-                         [[head]] in its cached.toml",
+                        ": with \"cache_owner\" the daemon follows the chain; move it to a \
+                         [[head]] of cached.toml",
                     false => "",
                 }
             )),
@@ -272,7 +276,7 @@ fn socket(values: &[&[u8]]) -> Result<String, DirectiveError> {
         Some(path) if (1..=MAX_SOCKET_PATH).contains(&path.len()) => Ok(path.into()),
         _ => Err(invalid(
             value,
-            format!("\"unix:\" and the path of a socket, of at most {MAX_SOCKET_PATH} bytes"),
+            format!("\"unix:PATH\" with a socket's path of at most {MAX_SOCKET_PATH} bytes"),
         )),
     }
 }
@@ -547,7 +551,7 @@ mod tests {
             let mut plan = ValidatedConfig::default();
             let error = plan.set("cache_owner", &[value.as_bytes()], "");
             let error = error.unwrap().unwrap_err().to_string();
-            assert!(error.contains("must be \"unix:\" and the path"), "{error}");
+            assert!(error.contains("must be \"unix:PATH\" with"), "{error}");
             assert_eq!(plan.owner(), None);
         }
     }
@@ -570,7 +574,10 @@ mod tests {
             let error = plan.check().unwrap_err();
             assert_eq!(error, "\"cache_head\" needs \"cache_path\" in f:7");
             plan.foreign_owner = Some("/s".into());
-            assert!(plan.check().unwrap_err().contains("it is the daemon"));
+            assert!(plan
+                .check()
+                .unwrap_err()
+                .contains("the daemon follows the chain"));
             plan.foreign_owner = None;
             plan.store = Some(StoreSettings::default());
             assert_eq!(plan.check(), Ok(()));

@@ -72,9 +72,13 @@ impl fmt::Display for DirectiveError {
             DirectiveError::OneOrTwoValues => f.write_str("takes one or two values"),
             DirectiveError::TwoValues => f.write_str("takes exactly two values"),
             DirectiveError::TwoOrThreeValues => f.write_str("takes two or three values"),
-            DirectiveError::Twice { parameter } => write!(f, "has \"{parameter}=\" twice"),
+            DirectiveError::Twice { parameter } => write!(
+                f,
+                "has the parameter \"{parameter}=\" \
+                                                              twice"
+            ),
             DirectiveError::Sandboxed { why } => {
-                write!(f, "is not to be had in a sandbox: {why}")
+                write!(f, "is not available in the sandbox: {why}")
             }
             DirectiveError::Value { value, allowed } => {
                 write!(f, "has an invalid value \"{value}\": it must be {allowed}")

@@ -16,7 +16,7 @@ pub struct VerifyConfig {
 pub const ALL: u32 = 1_000_000;
 
 const PURGE: &[u8] = b"purge";
-const RATES: &str = "\"off\", or a part of all hits, from 0.0001% to 100%";
+const RATES: &str = "\"off\" or a share of the hits, from 0.0001% to 100%";
 
 impl VerifyConfig {
     /// Whether a share of the hits is verified against the node.
@@ -35,7 +35,7 @@ impl VerifyConfig {
                 rate: read_rate(rate)?,
                 purges: true,
             }),
-            [_, word] => Err(invalid(word, "\"purge\", or left out")),
+            [_, word] => Err(invalid(word, "\"purge\" or omitted")),
             _ => Err(DirectiveError::OneOrTwoValues),
         }
     }

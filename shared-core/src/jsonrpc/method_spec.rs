@@ -19,39 +19,42 @@ use super::stateful::is_stateful;
 pub const FORMS: [(&str, &str); 10] = [
     (
         "block=p[N]",
-        "the block that parameter N names, counted from 0: by its number, a tag, its hash, or an \
-         object of EIP-1898; `latest` where it is left out",
+        "the block that parameter N (counted from 0) names by its number, a tag, its hash or an \
+         object of EIP-1898; `latest` if it is omitted",
     ),
     (
         "block=p[N].MEMBER",
-        "the same, of a member of the object that parameter N is",
+        "the block that a member of the object in parameter N names",
     ),
     (
         "block=result.MEMBER",
-        "the block whose number is in that member of the result: of one that says none, as of a \
-         transaction that is in no block yet, nothing is kept. The way may be longer \
-         (`result.receipt.blockNumber`), and lead by the first of a list \
-         (`result[0].blockNumber`). The hash, if there is one, is taken from beside it \
-         (`blockHash` of `blockNumber`, `hash` of `number`)",
+        "the block whose number is in this member of the result. A result without a number, such \
+         as a transaction that is in no block yet, is not cached. The path may be longer \
+         (`result.receipt.blockNumber`), and may contain the first element of a list \
+         (`result[0].blockNumber`). The hash is read from the neighbouring member, if there is one \
+         (`blockHash` for `blockNumber`, `hash` for `number`)",
     ),
-    ("block=result", "the head, and the result is its number"),
+    ("block=result", "the head, whose number is the result"),
     (
         "range=p[N]",
-        "the blocks from `fromBlock` to `toBlock`, or the one of `blockHash`, of the object that \
-         parameter N is",
+        "the blocks from `fromBlock` to `toBlock`, or the block `blockHash`, of the object in \
+         parameter N",
     ),
     (
         "transaction=p[0]",
-        "the block of the transaction whose hash that is, which the result does not name: the \
-         node is asked for its receipt",
+        "the block of the transaction with this hash, which the result does not name: the node is \
+         queried for its receipt",
     ),
-    ("class=immutable", "no block: it never changes"),
-    ("class=tip", "the head: it is over with the next block"),
+    ("class=immutable", "no block: the response never changes"),
+    (
+        "class=tip",
+        "the head: the response expires with the next block",
+    ),
     (
         "class=config",
-        "how the chain's nodes are set up, which an upgrade changes",
+        "the configuration of the chain's nodes, which an upgrade changes",
     ),
-    ("class=none", "anything else: it is not kept"),
+    ("class=none", "anything else: the response is not cached"),
 ];
 
 /// Highest index of a parameter that a row can name.
@@ -79,10 +82,13 @@ pub enum MethodSpecError<'a> {
 impl fmt::Display for MethodSpecError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            MethodSpecError::Name => f.write_str("the name of a method"),
-            MethodSpecError::Duplicate => f.write_str("a method that nothing else here is said of"),
+            MethodSpecError::Name => f.write_str("a method name"),
+            MethodSpecError::Duplicate => f.write_str(
+                "a method that this block does not configure \
+                                                       yet",
+            ),
             MethodSpecError::Stateful => {
-                f.write_str("a method that changes nothing and keeps no state at the node")
+                f.write_str("a method without side effects and without state on the node")
             }
             MethodSpecError::Word(_) => {
                 for (n, (form, _)) in FORMS.iter().enumerate() {
@@ -93,11 +99,10 @@ impl fmt::Display for MethodSpecError<'_> {
                     };
                     write!(f, "{before}\"{form}\"")?;
                 }
-                write!(f, ", N being a number from 0 to {LAST_PARAMETER}")
+                write!(f, ", where N is a number from 0 to {LAST_PARAMETER}")
             }
             MethodSpecError::Combination(_) => f.write_str(
-                "left out: beside \"block=p[N]\" there may be \"block=result.MEMBER\", and beside \
-                 all others nothing",
+                "omitted: only \"block=p[N]\" can be combined, with \"block=result.MEMBER\"",
             ),
         }
     }
@@ -471,11 +476,11 @@ mod tests {
             assert_eq!(rows, before);
         };
         for name in ["", "a b", "trace_*", "a\"b", "a,b", "\u{e9}", "block=p[0]"] {
-            refused(name, &["class=tip"], "the name of a method");
+            refused(name, &["class=tip"], "a method name");
         }
-        refused("acme_x", &["class=none"], "nothing else here is said of");
+        refused("acme_x", &["class=none"], "does not configure yet");
         for name in ["eth_sendRawTransaction", "personal_x", "debug_setHead"] {
-            refused(name, &["class=tip"], "changes nothing");
+            refused(name, &["class=tip"], "without side effects");
         }
         for word in [
             "",
@@ -516,7 +521,7 @@ mod tests {
             ["range=p[0]", "block=result[0].blockNumber"],
             ["block=p[0]", "block=result"],
         ] {
-            refused("acme_y", &words, "left out");
+            refused("acme_y", &words, "omitted");
         }
         refused("acme_y", &[], "\"block=p[N]\"");
         // a stateful method may be declared as not stored

@@ -42,8 +42,8 @@ pub enum PatternError {
 impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            PatternError::Name => "the name of a method, or the beginning of names with a \"*\"",
-            PatternError::Duplicate => "a method, or a beginning, that no other rule here has",
+            PatternError::Name => "a method name, or a prefix followed by \"*\"",
+            PatternError::Duplicate => "a method or prefix that this block does not configure yet",
         })
     }
 }

@@ -97,7 +97,7 @@ check_directive_errors(void)
     arguments[1] = str("ca=no-such-file");
     check(set_all(plan, &block, "sszip_cache_head", arguments, 2, &message)
           == SSZIP_STATUS_INVALID);
-    check(has(message, "\"/no-such-folder/no-such-file\", that can't be read (2"));
+    check(has(message, "\"/no-such-folder/no-such-file\" (2"));
 
     /* a valid setting with a warning */
     arguments[0] = str("eth_gasPrise");
@@ -108,7 +108,7 @@ check_directive_errors(void)
     /* the folder of a store is checked, and a store has one owner */
     check(set_with_message(plan, &block, "sszip_cache_path", "/dev/null", &message)
           == SSZIP_STATUS_INVALID);
-    check(has(message, "must be a folder of its own, and this is none"));
+    check(has(message, "must be a folder of its own, and this is not a folder"));
     ok(set_with_message(plan, &block, "sszip_cache_owner", "unix:/s", &message));
     check(set_with_message(plan, &block, "sszip_cache_owner", "unix:/t", &message)
           == SSZIP_STATUS_INVALID);

@@ -91,18 +91,18 @@ fn parameters_at_their_bounds_are_accepted() {
 const URL: &str = "it must be a URL: \"http://\", \"https://\", \"ws://\" or \"wss://\" and \
                    \"HOST[:PORT][/PATH]\", or \"unix:/SOCKET[:/PATH]\"";
 const INTERVAL: &str = "it must be a time with its unit (ms, s, m, h or d), from 100ms to 1h";
-const FINALITY: &str = "it must be \"finality=tag\" or \"finality=depth:N\", N being a number \
+const FINALITY: &str = "it must be \"finality=tag\" or \"finality=depth:N\", where N is a number \
                         from 1 to 1000000";
 const PARAMETERS: &str = "it must be \"interval=TIME\", \"finality=tag|depth:N\", \
-                          \"api=execution|beacon\", \"header=NAME:VALUE\" (quoted as a whole if \
-                          there are blanks in it), \"ca=FILE\" or \"namespace=NAME\"";
-const HEADER: &str = "it must be \"header=NAME:VALUE\", the name of a header field and printable \
-                      ASCII (quoted as a whole if there are blanks in it)";
-const NOT_OURS: &str = "it must be a field that does not belong to the connection or the body";
-const USER: &str = "it must be without user and password, which go into \
-                    \"header=Authorization: Basic ...\"";
-const CA: &str = "it must be \"ca=FILE\", a file's absolute path in UTF-8";
-const NAMESPACE: &str = "it must be \"namespace=NAME\", UTF-8 without control characters";
+                          \"api=execution|beacon\", \"header=NAME:VALUE\" (in quotes if it \
+                          contains spaces), \"ca=FILE\" or \"namespace=NAME\"";
+const HEADER: &str = "it must be \"header=NAME:VALUE\" with a header name and printable \
+                      ASCII (in quotes if it contains spaces)";
+const NOT_OURS: &str = "it must be a header that does not describe the connection or the body";
+const USER: &str = "it must be without user and password; set \
+                    \"header=Authorization: Basic ...\" instead";
+const CA: &str = "it must be \"ca=FILE\" with an absolute path in UTF-8";
+const NAMESPACE: &str = "it must be \"namespace=NAME\" in UTF-8 without control characters";
 
 #[test]
 fn invalid_head_source_is_rejected_with_the_allowed_values() {
@@ -239,7 +239,7 @@ fn invalid_head_source_is_rejected_with_the_allowed_values() {
     ] {
         let parameter = name.split('=').next().unwrap();
         let error = parse(&format!("https://n|{name}|{name}")).unwrap_err();
-        assert_eq!(error, format!("has \"{parameter}=\" twice"));
+        assert_eq!(error, format!("has the parameter \"{parameter}=\" twice"));
     }
 }
 
