@@ -152,6 +152,6 @@ mod tests {
             unnamed.warn_if_unnamed(b"node", |line| lines.push(line.to_owned()));
         }
         assert_eq!(lines.len(), 1);
-        assert!(lines[0].starts_with("a route to the cluster \"node\" has no name"));
+        assert!(lines[0].starts_with("requests of a route to the cluster \"node\" are not cached"));
     }
 }

@@ -12,10 +12,7 @@ use super::schema::{Container, Kind, Limit, Schema, TypeId, OFFSET};
 /// The position and the reason if it is not. Positions count bytes of `ssz`.
 pub fn check(schema: &Schema, ty: TypeId, ssz: &[u8]) -> Result<(), SszError> {
     if u32::try_from(ssz.len()).is_err() {
-        return Err(SszError::from_message(
-            0,
-            "2^32 bytes or more have no offsets",
-        ));
+        return Err(SszError::from_message(0, "too long for offsets of 32 bits"));
     }
     Check { schema, ssz }.value(ty, 0..ssz.len())
 }
@@ -44,13 +41,13 @@ impl Check<'_> {
             Kind::Uint(_) | Kind::Quantity(_) | Kind::ByteVector(_) => Ok(()),
             Kind::Boolean => match bytes {
                 [0 | 1] => Ok(()),
-                _ => Err(SszError::from_message(at, "a boolean is 0 or 1")),
+                _ => Err(SszError::from_message(at, "a boolean must be 0 or 1")),
             },
             Kind::Enum(words) => match bytes {
                 [word] if usize::from(*word) < words.len() => Ok(()),
                 _ => Err(SszError::from_message(
                     at,
-                    format!("none of {}", words.join(", ")),
+                    format!("not one of {}", words.join(", ")),
                 )),
             },
             Kind::Bitvector(bits) => {
@@ -64,7 +61,7 @@ impl Check<'_> {
                 check_limit(at, bytes.len(), Limit::AtMost(*limit))?;
                 match std::str::from_utf8(bytes) {
                     Ok(_) => Ok(()),
-                    Err(bad) => Err(SszError::from_message(at + bad.valid_up_to(), "no UTF-8")),
+                    Err(bad) => Err(SszError::from_message(at + bad.valid_up_to(), "not UTF-8")),
                 }
             }
             Kind::Vector(of, len) => match self.schema.get(*of).size {
@@ -75,11 +72,17 @@ impl Check<'_> {
             Kind::Optional(of) => self.list(*of, Limit::AtMost(1), range),
             Kind::Union(options) => {
                 let Some(selector) = bytes.first() else {
-                    return Err(SszError::from_message(at, "a union without its selector"));
+                    return Err(SszError::from_message(at, "the union has no selector"));
                 };
                 match options.iter().find(|(option, _)| option == selector) {
                     Some((_, of)) => self.value(*of, at + 1..range.end),
-                    None => Err(SszError::from_message(at, format!("no option {selector}"))),
+                    None => Err(SszError::from_message(
+                        at,
+                        format!(
+                            "the union has no option \
+                                                                    {selector}"
+                        ),
+                    )),
                 }
             }
             Kind::Container(container) => {
@@ -195,10 +198,10 @@ impl Check<'_> {
     ) -> Result<(), SszError> {
         let elements = Elements::new(self.ssz, range.clone())?;
         let count = elements.len();
-        if exactly.is_some_and(|exactly| exactly != count) {
+        if let Some(exactly) = exactly.filter(|exactly| *exactly != count) {
             return Err(SszError::from_message(
                 range.start,
-                format!("{count} elements"),
+                format!("{count} elements, not {exactly}"),
             ));
         }
         check_limit(range.start, count, limit)?;
@@ -237,7 +240,7 @@ impl<'s> Elements<'s> {
         if !range.is_empty() {
             begin = offset(ssz, &range, 0)?;
             if begin == 0 || begin % OFFSET != 0 {
-                let why = format!("the first offset is {begin}, no multiple of {OFFSET}");
+                let why = format!("the first offset is {begin}, not a multiple of {OFFSET}");
                 return Err(SszError::from_message(range.start, why));
             }
             if begin > range.len() {
@@ -367,7 +370,7 @@ fn part(
     if begin < least {
         return Err(SszError::from_message(
             at,
-            format!("the offset {begin} points at offsets"),
+            format!("the offset {begin} points into the offsets"),
         ));
     }
     if begin > range.len() {
@@ -379,7 +382,7 @@ fn part(
     if begin > end {
         return Err(SszError::from_message(
             at,
-            format!("the offset {begin} is followed by {end}"),
+            format!("the offset {begin} is followed by a lower one, {end}"),
         ));
     }
     Ok(range.start + begin..range.start + end)
@@ -409,7 +412,7 @@ fn check_limit(at: usize, count: usize, limit: Limit) -> Result<(), SszError> {
     match limit {
         Limit::AtMost(limit) if count as u64 > limit => Err(SszError::from_message(
             at,
-            format!("{count} are more than {limit}"),
+            format!("{count} elements are more than {limit}"),
         )),
         _ => Ok(()),
     }
@@ -421,7 +424,7 @@ pub(super) fn bitvector(bytes: &[u8], bits: usize) -> Result<(), String> {
     let unused = bits % 8;
     match bytes.last() {
         Some(last) if unused != 0 && last >> unused != 0 => {
-            Err(format!("bits are set after the last of {bits}"))
+            Err(format!("a bit after the last of {bits} is set"))
         }
         _ => Ok(()),
     }
@@ -430,8 +433,8 @@ pub(super) fn bitvector(bytes: &[u8], bits: usize) -> Result<(), String> {
 /// Checks that a bitlist has a delimiter, and no more bits than `limit`.
 pub(super) fn bitlist(bytes: &[u8], limit: Limit) -> Result<(), String> {
     match bits(bytes) {
-        None if bytes.is_empty() => Err("a bitlist has at least its delimiter".into()),
-        None => Err("the last byte has no delimiter".into()),
+        None if bytes.is_empty() => Err("the bitlist is empty, and has no delimiter bit".into()),
+        None => Err("the last byte has no delimiter bit".into()),
         Some(bits) => match limit {
             Limit::AtMost(limit) if bits as u64 > limit => {
                 Err(format!("{bits} bits are more than {limit}"))

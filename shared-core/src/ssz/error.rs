@@ -109,12 +109,12 @@ impl fmt::Display for SszErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Because(why) => f.write_str(why),
-            Self::Ends => f.write_str("the input ends here, inside a value"),
-            Self::NoValue => f.write_str("it has neither data nor result"),
-            Self::Error => f.write_str("the answer is an error"),
+            Self::Ends => f.write_str("the input ends within a value"),
+            Self::NoValue => f.write_str("data and result are missing"),
+            Self::Error => f.write_str("the response is an error"),
             Self::Null => f.write_str("the result is null"),
-            Self::NoVersion => f.write_str("no version before it says what it is"),
-            Self::NoMemory(bytes) => write!(f, "{bytes} bytes of memory were refused"),
+            Self::NoVersion => f.write_str("no version precedes the value"),
+            Self::NoMemory(bytes) => write!(f, "can't allocate {bytes} bytes of memory"),
         }
     }
 }

@@ -56,10 +56,16 @@ fn step<'p>(
     let at = range.start;
     if let Some(rest) = path.strip_prefix('[') {
         let Some((index, rest)) = rest.split_once(']') else {
-            return Err(SszError::from_message(at, format!("{path:?} has no \"]\"")));
+            return Err(SszError::from_message(
+                at,
+                format!("{path:?} lacks a \"]\""),
+            ));
         };
         let Ok(index) = index.parse::<usize>() else {
-            return Err(SszError::from_message(at, format!("{index:?} is no index")));
+            return Err(SszError::from_message(
+                at,
+                format!("{index:?} is not an index"),
+            ));
         };
         let (of, most) = match ty.kind {
             Kind::List(of, _) | Kind::Optional(of) => (of, usize::MAX),
@@ -87,7 +93,7 @@ fn step<'p>(
             Some(element) => Ok(((of, element), rest)),
             None => Err(SszError::from_message(
                 at,
-                format!("no element {index} of {count}"),
+                format!("index {index} is out of range: {count} elements"),
             )),
         };
     }

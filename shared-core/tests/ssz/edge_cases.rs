@@ -51,7 +51,7 @@ fn invalid_bytes_are_refused_with_their_position() {
         ),
         (
             b"\x09\0\0\0\x07\x08\0\0\0\x01\x02",
-            "a, byte 0: the offset 9 is followed by 8",
+            "a, byte 0: the offset 9 is followed by a lower one, 8",
         ),
         (
             b"\x09\0\0\0\x07\x0c\0\0\0\x01\x02",
@@ -59,7 +59,7 @@ fn invalid_bytes_are_refused_with_their_position() {
         ),
         (
             b"\x09\0\0\0\x07\x0b\0\0\0\x01\x02\x03",
-            "c, byte 11: the input ends here, inside a value",
+            "c, byte 11: the input ends within a value",
         ),
         (
             b"\x09\0\0\0\x07\x0a\0\0\0\x01",
@@ -68,11 +68,11 @@ fn invalid_bytes_are_refused_with_their_position() {
         (b"\x09\0\0\0\x07\x0b\0", "byte 0: 7 bytes, not 9 or more"),
         (
             b"\x09\0\0\0\x07\x09\0\0\0\x06\0\0\0\0\0",
-            "c, byte 9: the first offset is 6, no multiple of 4",
+            "c, byte 9: the first offset is 6, not a multiple of 4",
         ),
         (
             b"\x09\0\0\0\x07\x09\0\0\0\0\0\0\0",
-            "c, byte 9: the first offset is 0, no multiple of 4",
+            "c, byte 9: the first offset is 0, not a multiple of 4",
         ),
         (
             b"\x09\0\0\0\x07\x09\0\0\0\x08\0\0\0\x07\0\0\0",
@@ -103,7 +103,7 @@ fn invalid_bytes_are_refused_with_their_position() {
     );
     assert_eq!(
         checked("Fixed", b"\0\0\0\0\0\0\0\0\x02"),
-        Err("b, byte 8: a boolean is 0 or 1".into())
+        Err("b, byte 8: a boolean must be 0 or 1".into())
     );
 }
 
@@ -132,11 +132,11 @@ fn bits_beyond_their_length_are_refused() {
     }
     assert_eq!(
         read("Nine", "\"0xff02\""),
-        Err("byte 7: bits are set after the last of 9".into())
+        Err("byte 7: a bit after the last of 9 is set".into())
     );
     assert_eq!(
         read("Bits", "\"0x\""),
-        Err("byte 3: a bitlist has at least its delimiter".into())
+        Err("byte 3: the bitlist is empty, and has no delimiter bit".into())
     );
 }
 
@@ -148,14 +148,14 @@ fn numbers_are_read_only_as_decimal_strings_in_range() {
         ("18446744073709551615", "byte 0: a number, not a string"),
         ("1.8e19", "byte 0: a number, not a string"),
         ("null", "byte 0: null, not a string"),
-        ("\"1.8e19\"", "byte 2: no decimal digit"),
-        ("\"+1\"", "byte 1: no decimal digit"),
-        ("\"-1\"", "byte 1: no decimal digit"),
-        ("\"\"", "byte 0: no digits"),
+        ("\"1.8e19\"", "byte 2: not a decimal digit"),
+        ("\"+1\"", "byte 1: not a decimal digit"),
+        ("\"-1\"", "byte 1: not a decimal digit"),
+        ("\"\"", "byte 0: digits are missing"),
         ("\"01\"", "byte 1: a leading zero"),
-        ("\"0x1\"", "byte 2: no decimal digit"),
-        ("\"1\"2", "byte 3: more after the value"),
-        ("", "byte 0: the input ends here, inside a value"),
+        ("\"0x1\"", "byte 2: not a decimal digit"),
+        ("\"1\"2", "byte 3: data after the value"),
+        ("", "byte 0: the input ends within a value"),
     ] {
         assert_eq!(read("Word", json), Err(why.into()), "{json}");
     }
@@ -193,7 +193,7 @@ fn fields_are_read_in_any_order_and_exactly_once() {
         ("{}", "byte 1: a is missing"),
         (
             "{\"a\":\"7\",\"a\":\"7\",\"b\":true}",
-            "a, byte 13: it is there twice",
+            "a, byte 13: the member occurs twice",
         ),
         (
             "{\"a\":\"7\",\"b\":null}",
@@ -208,15 +208,12 @@ fn fields_are_read_in_any_order_and_exactly_once() {
             "b, byte 13: a string, not a boolean",
         ),
         ("{\"a\":7,\"b\":true}", "a, byte 5: a number, not a string"),
-        (
-            "{\"a\":\"7\",\"b\":true,}",
-            "byte 18: a name should be here",
-        ),
+        ("{\"a\":\"7\",\"b\":true,}", "byte 18: expected a name"),
         (
             "{\"a\":\"7\" \"b\":true}",
-            "byte 9: a comma or '}' should be here",
+            "byte 9: expected a comma or '}'",
         ),
-        ("{\"a\" \"7\"}", "byte 5: a colon should be here"),
+        ("{\"a\" \"7\"}", "byte 5: expected a colon"),
         ("[]", "byte 0: an array, not an object"),
         ("null", "byte 0: null, not an object"),
     ] {
@@ -232,16 +229,16 @@ fn hexadecimal_strings_are_read_strictly() {
     assert_eq!(read("Bytes", "\"0\\u0078a\\u0062\""), Ok(vec![0xab]));
     for (json, why) in [
         ("\"0xa\"", "byte 4: an odd number of hexadecimal digits"),
-        ("\"0xag\"", "byte 4: no hexadecimal digit"),
-        ("\"0x0x00\"", "byte 4: no hexadecimal digit"),
-        ("\"0X00\"", "byte 2: hexadecimal digits without 0x"),
-        ("\"00\"", "byte 2: hexadecimal digits without 0x"),
-        ("\"\"", "byte 1: hexadecimal digits without 0x"),
+        ("\"0xag\"", "byte 4: not a hexadecimal digit"),
+        ("\"0x0x00\"", "byte 4: not a hexadecimal digit"),
+        ("\"0X00\"", "byte 2: 0x is missing before the digits"),
+        ("\"00\"", "byte 2: 0x is missing before the digits"),
+        ("\"\"", "byte 1: 0x is missing before the digits"),
         ("\"0x00000000\"", "byte 10: more than 3 bytes"),
-        ("\"0x000000g0\"", "byte 9: no hexadecimal digit"),
-        ("\"0x0000g0000\"", "byte 7: no hexadecimal digit"),
+        ("\"0x000000g0\"", "byte 9: not a hexadecimal digit"),
+        ("\"0x0000g0000\"", "byte 7: not a hexadecimal digit"),
         ("null", "byte 0: null, not a string"),
-        ("\"0x00", "byte 5: the input ends here, inside a value"),
+        ("\"0x00", "byte 5: the input ends within a value"),
     ] {
         assert_eq!(read("Bytes", json), Err(why.into()), "{json}");
     }
@@ -269,10 +266,13 @@ fn value_is_found_in_each_kind_of_envelope() {
         assert_eq!(read(form, &beacon), Ok((7, "deneb".into())));
         assert_eq!(read(form, &rpc), Ok((7, "none".into())));
         for (json, why) in [
-            ("{\"error\":{\"code\":1}}", "byte 1: the answer is an error"),
+            (
+                "{\"error\":{\"code\":1}}",
+                "byte 1: the response is an error",
+            ),
             (
                 "{\"version\":\"x\"}",
-                "byte 14: it has neither data nor result",
+                "byte 14: data and result are missing",
             ),
             ("{\"result\":null}", "result, byte 10: the result is null"),
             ("{\"data\":null}", "data, byte 8: null, not an object"),
@@ -287,7 +287,7 @@ fn value_is_found_in_each_kind_of_envelope() {
     let twice = format!("{{\"data\":{bare},\"data\":{bare}}}");
     assert_eq!(
         read(InputForm::Either, &twice),
-        Err("byte 27: data is there twice".into())
+        Err("byte 27: data occurs twice".into())
     );
     assert_eq!(
         read(InputForm::Bare, &beacon),
@@ -295,7 +295,7 @@ fn value_is_found_in_each_kind_of_envelope() {
     );
     assert_eq!(
         read(InputForm::Enveloped, bare),
-        Err("byte 17: it has neither data nor result".into())
+        Err("byte 17: data and result are missing".into())
     );
 }
 
@@ -345,18 +345,21 @@ fn first_invalid_element_is_reported() {
     };
     let is = |why: &str| Err(why.to_owned());
     assert_eq!(checked(&[]), Ok(()));
-    assert_eq!(checked(&[(9, 2)]), is("[1].b, byte 9: a boolean is 0 or 1"));
+    assert_eq!(
+        checked(&[(9, 2)]),
+        is("[1].b, byte 9: a boolean must be 0 or 1")
+    );
     assert_eq!(
         checked(&[(17, 8), (10, 8)]),
-        is("[1].c.a, byte 10: bits are set after the last of 3")
+        is("[1].c.a, byte 10: a bit after the last of 3 is set")
     );
     assert_eq!(
         checked(&[(16, 2), (12, 3), (10, 8)]),
-        is("[1].c.a, byte 10: bits are set after the last of 3")
+        is("[1].c.a, byte 10: a bit after the last of 3 is set")
     );
     assert_eq!(
         checked(&[(16, 2), (12, 3)]),
-        is("[1].c.b[1], byte 12: a boolean is 0 or 1")
+        is("[1].c.b[1], byte 12: a boolean must be 0 or 1")
     );
 }
 

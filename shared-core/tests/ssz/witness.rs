@@ -307,7 +307,7 @@ fn invalid_witness_is_refused_with_a_reason() {
         rlp_list(&parts)
     };
     for (rlp, why) in [
-        ([&whole[..], &[0x80]].concat(), "more after the RLP"),
+        ([&whole[..], &[0x80]].concat(), "data after the RLP"),
         (rlp_list(&parts[..2]), "state is missing in the RLP"),
         (
             rlp_list(&[parts.clone(), vec![empty.clone(); 2]].concat()),
@@ -315,20 +315,20 @@ fn invalid_witness_is_refused_with_a_reason() {
         ),
         (
             rlp_list(&[parts.clone(), vec![rlp_string(b"keys")]].concat()),
-            "a list should be here",
+            "expected a list",
         ),
         (
             // the keys would have two bytes, and the whole ends after one
             vec![0xc5, 0xc0, 0xc0, 0xc0, 0xc2, 0x80],
-            "keys is longer than the whole",
+            "keys is longer than the RLP",
         ),
-        (rlp_string(&whole), "a list should be here"),
+        (rlp_string(&whole), "expected a list"),
         (
             rlp_list(&[rlp_string(b"abc"), empty.clone()]),
-            "a list should be here",
+            "expected a list",
         ),
-        (with(0, rlp_string(b"abc")), "headers[0] is no such item"),
-        (with(2, rlp_list(&[])), "state[0] is no such item"),
+        (with(0, rlp_string(b"abc")), "headers[0] is not a list"),
+        (with(2, rlp_list(&[])), "state[0] is not a string"),
         (
             with(2, rlp_string(&[7; 1025])),
             "state[0] has more than 1024 bytes",
@@ -339,14 +339,14 @@ fn invalid_witness_is_refused_with_a_reason() {
         ),
         (
             with(2, vec![0x81, 0x05]),
-            "a byte that needs no prefix has one",
+            "a single byte below 0x80 has a prefix",
         ),
         (
             with(2, vec![0xb8, 0x01, 0x05]),
-            "a length that is written longer than it is",
+            "a length has more bytes than necessary",
         ),
         (with(2, vec![0x83, 0x05]), "state[0] is longer than state"),
-        (vec![0xc2, 0xc5, 0xc0], "headers is longer than the whole"),
+        (vec![0xc2, 0xc5, 0xc0], "headers is longer than the RLP"),
     ] {
         assert_eq!(refused(rlp), why);
     }
@@ -367,7 +367,7 @@ fn invalid_witness_is_refused_with_a_reason() {
     ssz.extend(bad.unwrap());
     assert_eq!(
         to_json(schema(), ty, &ssz).unwrap_err().to_string(),
-        "headers[1], byte 38: no RLP of a list"
+        "headers[1], byte 38: not the RLP of a list"
     );
 }
 

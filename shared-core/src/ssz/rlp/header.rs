@@ -95,7 +95,8 @@ impl Header {
 /// # Errors
 /// The reason why the header is invalid. A field that is not known here results in another hash.
 pub(in crate::ssz) fn encode(json: &[u8]) -> Result<Vec<u8>, String> {
-    let header: Header = serde_json::from_slice(json).map_err(|bad| format!("no header: {bad}"))?;
+    let header: Header =
+        serde_json::from_slice(json).map_err(|bad| format!("not a header: {bad}"))?;
     let mut content = Vec::new();
     for (name, field) in header.fields() {
         let bytes = match field {
@@ -104,7 +105,7 @@ pub(in crate::ssz) fn encode(json: &[u8]) -> Result<Vec<u8>, String> {
             Field::Quantity(text) => quantity(text),
         };
         let Some(bytes) = bytes else {
-            return Err(format!("no header: {name} is wrong"));
+            return Err(format!("not a header: {name} is invalid"));
         };
         if let Some(prefix) = string_prefix(&bytes) {
             content.extend(prefix);
@@ -118,7 +119,7 @@ pub(in crate::ssz) fn encode(json: &[u8]) -> Result<Vec<u8>, String> {
     match data(&header.hash) {
         Some(named) if named == hash[..] => Ok(rlp),
         _ => Err(format!(
-            "a header whose hash is 0x{}, not {}",
+            "the hash of the header is 0x{}, not {}",
             const_hex::encode(hash),
             header.hash
         )),

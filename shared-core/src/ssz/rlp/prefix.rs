@@ -28,7 +28,7 @@ pub(in crate::ssz) fn rlp_header(bytes: &[u8]) -> Result<Option<RlpHeader>, &'st
         // a single byte below 0x80 has no prefix
         0x81 => match bytes.get(1) {
             None => Ok(None),
-            Some(0..=0x7f) => Err("a byte that needs no prefix has one"),
+            Some(0..=0x7f) => Err("a single byte below 0x80 has a prefix"),
             Some(_) => prefix(false, 1, 1),
         },
         short @ 0x80..=0xb7 => prefix(false, u64::from(short - 0x80), 1),
@@ -48,7 +48,7 @@ fn long_prefix(bytes: &[u8], is_list: bool, of: u8) -> Result<Option<RlpHeader>,
         .iter()
         .fold(0_u64, |len, digit| len << 8 | u64::from(*digit));
     if digits[0] == 0 || len < 56 {
-        return Err("a length that is written longer than it is");
+        return Err("a length has more bytes than necessary");
     }
     Ok(Some(RlpHeader {
         is_list,

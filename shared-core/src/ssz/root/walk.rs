@@ -216,7 +216,10 @@ impl<'s> RootWalker<'s> {
                 option.copied()
             });
             let Some((selector, of)) = of else {
-                return Err(SszError::from_message(start, "no such option"));
+                return Err(SszError::from_message(
+                    start,
+                    "the union has no such option",
+                ));
             };
             let to = out.skip(n);
             let value = self.spans.len();

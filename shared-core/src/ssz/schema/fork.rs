@@ -94,7 +94,7 @@ pub struct UnknownName {
 
 impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is none of {}", self.name, self.known.join(", "))
+        write!(f, "{:?} is not one of {}", self.name, self.known.join(", "))
     }
 }
 

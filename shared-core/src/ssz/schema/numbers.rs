@@ -14,12 +14,12 @@ impl Definitions {
 
     pub(super) fn only_length(&self, tokens: &mut Tokens<'_>) -> Result<usize, SchemaError> {
         let number = self.only_number(tokens)?;
-        usize::try_from(number).map_err(|_| SchemaError::new("a vector that fits no memory"))
+        usize::try_from(number).map_err(|_| SchemaError::new("a vector is too long for memory"))
     }
 
     pub(super) fn length(&self, tokens: &mut Tokens<'_>) -> Result<usize, SchemaError> {
         let number = self.number(tokens)?;
-        usize::try_from(number).map_err(|_| SchemaError::new("a vector that fits no memory"))
+        usize::try_from(number).map_err(|_| SchemaError::new("a vector is too long for memory"))
     }
 
     /// Evaluates a sum of products of constants, with Python's precedence.
@@ -53,7 +53,7 @@ impl Definitions {
             } else if tokens.accept('/')? {
                 product = product
                     .checked_div(self.power(tokens)?)
-                    .ok_or_else(|| SchemaError::new("a division by nothing"))?;
+                    .ok_or_else(|| SchemaError::new("a division by zero"))?;
             } else {
                 return Ok(product);
             }
@@ -84,7 +84,7 @@ impl Definitions {
                 let number = self.number(tokens)?;
                 tokens.expect(')')?;
                 let log = number.checked_ilog2().map(u64::from);
-                log.ok_or_else(|| SchemaError::new("a logarithm of nothing"))
+                log.ok_or_else(|| SchemaError::new("a logarithm of zero"))
             }
             Some(Token::Name(name)) => {
                 let constant = self.by_name.get(name);
@@ -93,7 +93,7 @@ impl Definitions {
                     means: DefinitionKind::Constant(text),
                 }) = constant
                 else {
-                    return Err(SchemaError::new(format!("{name} is no constant here")));
+                    return Err(SchemaError::new(format!("unknown constant {name}")));
                 };
                 let mut tokens = Tokens::new(text);
                 let number = self.number(&mut tokens);

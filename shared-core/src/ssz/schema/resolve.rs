@@ -69,7 +69,7 @@ impl Schema {
                 .map(|definition| &mut definition.means)
             {
                 Some(DefinitionKind::Constant(text)) => *text = value.to_string(),
-                _ => return Err(SchemaError::new(format!("{name} is no constant"))),
+                _ => return Err(SchemaError::new(format!("unknown constant {name}"))),
             }
         }
         let mut schema = Self {
@@ -104,14 +104,14 @@ impl Schema {
             return Ok(*id);
         }
         if depth > MAX_DEPTH {
-            return Err(SchemaError::new(format!("{name} is part of itself")));
+            return Err(SchemaError::new(format!("{name} contains itself")));
         }
         let Some(Definition { place, means }) = self.definitions.by_name.get(name).cloned() else {
-            return Err(SchemaError::new(format!("{name} is no type here")));
+            return Err(SchemaError::new(format!("unknown type {name}")));
         };
         let (source, line) = place;
         let id = match means {
-            DefinitionKind::Constant(_) => Err(SchemaError::new(format!("{name} is no type"))),
+            DefinitionKind::Constant(_) => Err(SchemaError::new(format!("{name} is not a type"))),
             DefinitionKind::Alias(text) => self.expression(&text, depth + 1),
             DefinitionKind::Class { active, fields, .. } => self
                 .container(active.as_deref(), &fields, depth)
@@ -129,7 +129,7 @@ impl Schema {
         depth: usize,
     ) -> Result<Kind, SchemaError> {
         if lines.is_empty() {
-            return Err(SchemaError::new("it has no fields"));
+            return Err(SchemaError::new("the container has no fields"));
         }
         let mut fields = Vec::new();
         let mut offset = 0;
@@ -149,7 +149,7 @@ impl Schema {
         if let Some(active) = &active_fields {
             let count = active.iter().filter(|is_active| **is_active).count();
             if count != fields.len() || active.last() != Some(&true) || active.len() > 256 {
-                return Err(SchemaError::new("active_fields don't fit its fields"));
+                return Err(SchemaError::new("active_fields do not match the fields"));
             }
         }
         let is_variable = |n: &usize| self.get(fields[*n].ty).size.is_none();
@@ -157,7 +157,7 @@ impl Schema {
         let bounds = self.fixed_field_bounds(&fields);
         // a set of fields is one word
         if fields.len() > 64 {
-            return Err(SchemaError::new("it has more than 64 fields"));
+            return Err(SchemaError::new("the container has more than 64 fields"));
         }
         let mut container = Container {
             names: Names::new(
@@ -186,7 +186,7 @@ impl Schema {
             loop {
                 match tokens.next()? {
                     Some(Token::Number(bit @ 0..=1)) => active.push(bit == 1),
-                    _ => return Err(SchemaError::new("active_fields are 0 and 1")),
+                    _ => return Err(SchemaError::new("active_fields must be 0 or 1")),
                 }
                 if !tokens.accept(',')? {
                     break;
@@ -254,7 +254,7 @@ impl Schema {
                 let of = self.only_type(tokens, depth)?;
                 match self.get(of).kind {
                     Kind::Uint(bytes) => Kind::Quantity(bytes),
-                    _ => return Err(SchemaError::new("a quantity of no number")),
+                    _ => return Err(SchemaError::new("a quantity must have an unsigned integer")),
                 }
             }
             "Enum" => Kind::Enum(words(tokens)?),
@@ -262,7 +262,7 @@ impl Schema {
             name => return self.named_type(name, depth),
         };
         if let Kind::ByteVector(0) | Kind::Bitvector(0) | Kind::Vector(_, 0) = kind {
-            return Err(SchemaError::new("a vector of nothing"));
+            return Err(SchemaError::new("a vector of length 0"));
         }
         let name = self.name_of(&kind);
         Ok(self.find_or_add(name, kind, Json::Usual))
@@ -292,13 +292,13 @@ impl Schema {
             let selector = match tokens.next()? {
                 // EIP-8016
                 Some(Token::Number(selector @ 1..=127)) => selector as u8,
-                _ => return Err(SchemaError::new("a selector is 1 to 127")),
+                _ => return Err(SchemaError::new("a selector must be 1 to 127")),
             };
             tokens.expect(':')?;
             let ty = self.type_of(tokens, depth + 1)?;
             if options.iter().any(|(other, _)| *other == selector) {
                 return Err(SchemaError::new(format!(
-                    "selector {selector} is there twice"
+                    "selector {selector} occurs twice"
                 )));
             }
             options.push((selector, ty));
@@ -380,7 +380,7 @@ fn words(tokens: &mut Tokens<'_>) -> Result<Words, SchemaError> {
             let means = tokens.name()?;
             let number = words.iter().position(|known| **known == *means);
             let number = number.and_then(|number| u8::try_from(number).ok());
-            let number = number.ok_or_else(|| SchemaError::new(format!("no {means} before it")))?;
+            let number = number.ok_or_else(|| SchemaError::new(format!("unknown word {means}")))?;
             read_only.push((word.into(), number));
         } else {
             words.push(word.into());

@@ -79,7 +79,7 @@ pub(super) fn read(
         let read = if content.starts_with(' ') {
             match class.as_ref().and_then(|class| here.get_mut(class)) {
                 Some(class) => read_field(class, place, content),
-                None => Err(SchemaError::new("a field of nothing")),
+                None => Err(SchemaError::new("a field outside of a container")),
             }
         } else if let Some(gone) = content.strip_prefix("del ") {
             class = None;
@@ -88,7 +88,7 @@ pub(super) fn read(
             read_definition(content, preset, all, &here).and_then(|(name, means)| {
                 class = matches!(means, DefinitionKind::Class { .. }).then(|| name.clone());
                 match here.insert(name.clone(), Definition { place, means }) {
-                    Some(_) => Err(SchemaError::new(format!("{name} is there twice"))),
+                    Some(_) => Err(SchemaError::new(format!("{name} occurs twice"))),
                     None => Ok(()),
                 }
             })
@@ -106,7 +106,7 @@ fn read_removal(text: &str, all: &mut BTreeMap<String, Definition>) -> Result<()
     tokens.end()?;
     match all.remove(name) {
         Some(_) => Ok(()),
-        None => Err(SchemaError::new(format!("no {name} was there before"))),
+        None => Err(SchemaError::new(format!("unknown name {name}"))),
     }
 }
 
@@ -133,7 +133,7 @@ fn read_definition(
         n if n == Preset::ALL.len() => values[preset as usize],
         _ => {
             return Err(SchemaError::new(
-                "a constant has one value, or one each for mainnet, minimal, gnosis",
+                "a constant must have one value, or three for mainnet, minimal and gnosis",
             ))
         }
     };
@@ -154,7 +154,7 @@ fn read_class(
             Some(DefinitionKind::Class { active, fields, .. }) => {
                 (active.clone(), true, fields.clone())
             }
-            _ => return Err(SchemaError::new(format!("no container {name} before this"))),
+            _ => return Err(SchemaError::new(format!("unknown container {name}"))),
         },
         "ProgressiveContainer" => {
             tokens.expect('(')?;
@@ -168,7 +168,7 @@ fn read_class(
                 .map(str::trim_end)
                 .and_then(|rest| rest.strip_suffix("))"));
             let Some(list) = end else {
-                return Err(SchemaError::new("it should end with \")):\""));
+                return Err(SchemaError::new("\")):\" is missing at the end"));
             };
             let means = DefinitionKind::Class {
                 active: Some(list.to_owned()),
@@ -208,7 +208,7 @@ fn read_field(
         fields,
     } = &mut class.means
     else {
-        return Err(SchemaError::new("a field of something that has none"));
+        return Err(SchemaError::new("a field of a type without fields"));
     };
     let mut tokens = Tokens::new(text);
     let name = tokens.name()?.to_owned();
@@ -222,7 +222,7 @@ fn read_field(
         .iter()
         .any(|field| field.name == name || field.json_name == json_name)
     {
-        return Err(SchemaError::new(format!("{name} is there twice")));
+        return Err(SchemaError::new(format!("{name} occurs twice")));
     }
     if let (Some(active), true) = (active, extends) {
         active.push_str(" + [1]");

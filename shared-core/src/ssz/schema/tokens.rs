@@ -79,7 +79,7 @@ impl<'t> Tokens<'t> {
             _ => None,
         };
         let Some(len) = len else {
-            return Err(SchemaError::new(format!("{first:?} means nothing here")));
+            return Err(SchemaError::new(format!("unexpected {first:?}")));
         };
         let (token, rest) = rest.split_at(len);
         self.rest = rest;
@@ -89,7 +89,7 @@ impl<'t> Tokens<'t> {
                 token
                     .replace('_', "")
                     .parse()
-                    .map_err(|_| SchemaError::new(format!("{token} is no number of 64 bits")))?,
+                    .map_err(|_| SchemaError::new(format!("{token} is not a number of 64 bits")))?,
             ),
             c if is_word(c) => Token::Name(token),
             _ if token == "**" => Token::Sign('^'),
@@ -127,14 +127,14 @@ impl<'t> Tokens<'t> {
     pub(super) fn end(&self) -> Result<(), SchemaError> {
         match self.peek()? {
             None => Ok(()),
-            Some(_) => Err(self.unexpected("nothing more")),
+            Some(_) => Err(self.unexpected("the end")),
         }
     }
 
     pub(super) fn unexpected(&self, wanted: &str) -> SchemaError {
         SchemaError::new(match self.rest.trim() {
-            "" => format!("{wanted} is missing at the end"),
-            rest => format!("{wanted} should be where {rest:?} begins"),
+            "" => format!("expected {wanted} at the end"),
+            rest => format!("expected {wanted} before {rest:?}"),
         })
     }
 

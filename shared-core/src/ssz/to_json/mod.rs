@@ -133,7 +133,7 @@ impl<'s, B: AsRef<[u8]>> ToJson<'s, B> {
     pub fn write(&mut self, to: &mut [u8]) -> Result<usize, SszError> {
         let ssz = self.ssz.as_ref();
         if to.len() < MIN_ROOM {
-            let why = format!("room for {} bytes, not {MIN_ROOM}", to.len());
+            let why = format!("the buffer has {} bytes, not {MIN_ROOM}", to.len());
             return Err(SszError::from_message(0, why));
         }
         let mut out = JsonOutput { to, len: 0 };
@@ -248,7 +248,10 @@ fn start_value<'s>(
             let selector = ssz[range.start];
             let option = options.iter().find(|(option, _)| *option == selector);
             let Some((_, of)) = option else {
-                return Err(SszError::from_message(range.start, "no option"));
+                return Err(SszError::from_message(
+                    range.start,
+                    "the union has no such option",
+                ));
             };
             let of = schema.get(*of);
             out.put(b"{\"selector\":\"");
@@ -260,7 +263,7 @@ fn start_value<'s>(
         }
         Kind::Text(_) => {
             let text = std::str::from_utf8(&ssz[range.clone()])
-                .map_err(|_| SszError::from_message(range.start, "no UTF-8"))?;
+                .map_err(|_| SszError::from_message(range.start, "not UTF-8"))?;
             // serialization of a string can't fail
             let json = serde_json::to_vec(text).unwrap_or_default();
             return Ok(WriteStep::Text(json, 0));

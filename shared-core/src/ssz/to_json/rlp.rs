@@ -56,7 +56,10 @@ impl Witness {
         let list = |(name, is_rlp): (&str, bool)| {
             let part = container.names.find(name.as_bytes());
             let Some(range) = part.and_then(|part| parts.get(part)) else {
-                return Err(SszError::from_message(at, format!("no {name}: no witness")));
+                return Err(SszError::from_message(
+                    at,
+                    format!("not a witness: it has no {name}"),
+                ));
             };
             List::new(ssz, range.clone(), is_rlp).map_err(|error| error.in_field(name))
         };
@@ -120,7 +123,8 @@ impl List {
                 };
                 if !rlp_header(bytes).is_ok_and(|item| item.is_some_and(is_list)) {
                     return Err(
-                        SszError::from_message(element.start, "no RLP of a list").in_element(n)
+                        SszError::from_message(element.start, "not the RLP of a list")
+                            .in_element(n),
                     );
                 }
             } else if let Some(prefix) = string_prefix(bytes) {

@@ -73,9 +73,7 @@ impl Envelope {
             b"error" => return Ok(Member::Error),
             b"execution_optimistic" => return Ok(Member::Flag(Flag::Optimistic)),
             b"finalized" => return Ok(Member::Flag(Flag::Finalized)),
-            b"version" if self.version => {
-                return Err(TokenError::new(at, "version is there twice"))
-            }
+            b"version" if self.version => return Err(TokenError::new(at, "version occurs twice")),
             b"version" => {
                 self.version = true;
                 return Ok(Member::Version);
@@ -84,8 +82,8 @@ impl Envelope {
         };
         if let Some(before) = self.value.replace(value) {
             let why = match before == value {
-                true => format!("{value} is there twice"),
-                false => "both data and result are there".into(),
+                true => format!("{value} occurs twice"),
+                false => "both data and result are present".into(),
             };
             return Err(TokenError::new(at, why));
         }

@@ -113,7 +113,7 @@ impl<'s> ToSsz<'s> {
             .map_err(|unknown| TokenError::new(at, format!("the version {unknown}")))?;
         self.schema = Schema::for_fork(fork, preset);
         let ty = self.schema.find(name);
-        let ty = ty.ok_or_else(|| TokenError::new(at, format!("{fork} has no {name}")))?;
+        let ty = ty.ok_or_else(|| TokenError::new(at, format!("{fork} has no type {name}")))?;
         Ok(self.schema.get(ty))
     }
 
@@ -180,7 +180,7 @@ impl<'s> ToSsz<'s> {
                         .replace(value.unwrap_or_default())
                         .is_some()
                     {
-                        return Err(TokenError::new(*at, format!("{name} is there twice")).into());
+                        return Err(TokenError::new(*at, format!("{name} occurs twice")).into());
                     }
                     *self.flags.slot(flag) = value;
                 }
@@ -205,7 +205,7 @@ impl<'s> ToSsz<'s> {
             }
             Some(Frame::Union(union)) => match &*name {
                 "selector" if union.chosen.is_some() => {
-                    return Err(TokenError::new(*at, "selector is there twice").into());
+                    return Err(TokenError::new(*at, "selector occurs twice").into());
                 }
                 "selector" => {
                     let value = skip_white(bytes, end);
@@ -220,7 +220,14 @@ impl<'s> ToSsz<'s> {
                         .iter()
                         .find(|(option, _)| u64::from(*option) == selector);
                     let Some((selector, ty)) = option else {
-                        return Err(TokenError::new(value, format!("no option {selector}")).into());
+                        return Err(TokenError::new(
+                            value,
+                            format!(
+                                "the union has no option \
+                                                                   {selector}"
+                            ),
+                        )
+                        .into());
                     };
                     union.chosen = Some(*ty);
                     let place = self.output.zeros(1)?;
@@ -229,11 +236,11 @@ impl<'s> ToSsz<'s> {
                     self.expect = NextToken::Next;
                 }
                 "data" if union.has_data => {
-                    return Err(TokenError::new(*at, "data is there twice").into());
+                    return Err(TokenError::new(*at, "data occurs twice").into());
                 }
                 "data" => {
                     let Some(ty) = union.chosen else {
-                        return Err(TokenError::new(*at, "data before its selector").into());
+                        return Err(TokenError::new(*at, "data precedes its selector").into());
                     };
                     union.has_data = true;
                     *at = end;

@@ -173,7 +173,7 @@ impl Hex {
             let rest = &bytes[at..];
             match first {
                 b'"' if self.begun < PREFIX.len() => {
-                    return Err(TokenError::new(at, "hexadecimal digits without 0x").into());
+                    return Err(TokenError::new(at, "0x is missing before the digits").into());
                 }
                 b'"' if self.half.is_some() => {
                     return Err(TokenError::new(at, "an odd number of hexadecimal digits").into());
@@ -212,7 +212,7 @@ impl Hex {
         if self.begun < PREFIX.len() {
             // one digit at a time
             if digits[0] != PREFIX[self.begun] {
-                return Err(TokenError::new(at, "hexadecimal digits without 0x").into());
+                return Err(TokenError::new(at, "0x is missing before the digits").into());
             }
             self.begun += 1;
             return Ok(());
@@ -220,7 +220,7 @@ impl Hex {
         if let (Some(half), Some((first, rest))) = (self.half, digits.split_first()) {
             let mut byte = [0];
             if !decode(&[half, *first], &mut byte) {
-                return Err(TokenError::new(at, "no hexadecimal digit").into());
+                return Err(TokenError::new(at, "not a hexadecimal digit").into());
             }
             self.half = None;
             self.put(&[half, *first], at + 1, output)?;
@@ -231,7 +231,7 @@ impl Hex {
         self.put(&digits[..pairs], at + pairs, output)?;
         if let Some(last) = digits.get(pairs) {
             if !last.is_ascii_hexdigit() {
-                return Err(TokenError::new(at + pairs, "no hexadecimal digit").into());
+                return Err(TokenError::new(at + pairs, "not a hexadecimal digit").into());
             }
             self.half = Some(*last);
         }
@@ -257,7 +257,7 @@ impl Hex {
         let looked_at = if is_hex { next } else { digits };
         let before = if is_hex { digits.len() } else { 0 };
         match looked_at.iter().position(|byte| !byte.is_ascii_hexdigit()) {
-            Some(bad) => Err(TokenError::new(at(before + bad), "no hexadecimal digit").into()),
+            Some(bad) => Err(TokenError::new(at(before + bad), "not a hexadecimal digit").into()),
             // the first digit of the excess byte
             None if !more.is_empty() => {
                 let why = format!("more than {} bytes", self.most);

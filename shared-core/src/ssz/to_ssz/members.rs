@@ -52,7 +52,7 @@ impl ToSsz<'_> {
             frame.field = field;
             let bit = 1 << field;
             if frame.seen & bit != 0 {
-                return Err(TokenError::new(*at, "it is there twice").into());
+                return Err(TokenError::new(*at, "the member occurs twice").into());
             }
             frame.seen |= bit;
             frame.next = field + 1;

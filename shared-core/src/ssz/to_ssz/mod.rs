@@ -378,7 +378,7 @@ impl<'s> ToSsz<'s> {
                 NextToken::End => {
                     *at = skip_white(bytes, *at);
                     match *at < bytes.len() {
-                        true => return Err(TokenError::new(*at, "more after the value").into()),
+                        true => return Err(TokenError::new(*at, "data after the value").into()),
                         false => InputState::Part,
                     }
                 }
@@ -434,7 +434,7 @@ impl<'s> ToSsz<'s> {
                 Ok(MemberStep::Next)
             }
             _ => {
-                let why = format!("a comma or {:?} should be here", char::from(close));
+                let why = format!("expected a comma or {:?}", char::from(close));
                 Err(TokenError::new(*at, why).into())
             }
         }

@@ -49,7 +49,7 @@ pub(super) fn name(bytes: &[u8], at: usize, or_end: bool) -> Result<NameToken<'_
         None => return Ok(NameToken::Part),
         Some(b'"') => {}
         Some(b'}') if or_end => return Ok(NameToken::End),
-        Some(_) => return Err(TokenError::new(at, "a name should be here")),
+        Some(_) => return Err(TokenError::new(at, "expected a name")),
     }
     let Some((name, len)) = text(rest).map_err(|wrong| shift_error(at, wrong))? else {
         return Ok(NameToken::Part);
@@ -61,7 +61,7 @@ pub(super) fn name(bytes: &[u8], at: usize, or_end: bool) -> Result<NameToken<'_
             name,
             end: colon + 1,
         }),
-        Some(_) => Err(TokenError::new(colon, "a colon should be here")),
+        Some(_) => Err(TokenError::new(colon, "expected a colon")),
     }
 }
 
@@ -88,7 +88,7 @@ pub(super) fn text(bytes: &[u8]) -> Result<Option<(Cow<'_, str>, usize)>, TokenE
     }
     match serde_json::from_slice::<String>(token) {
         Ok(text) => Ok(Some((text.into(), len))),
-        Err(bad) => Err(TokenError::new(0, format!("no string: {bad}"))),
+        Err(bad) => Err(TokenError::new(0, format!("invalid string: {bad}"))),
     }
 }
 
@@ -144,7 +144,7 @@ pub(super) fn text_prefix(
     let token = [&looked_at[..end], b"\""].concat();
     match serde_json::from_slice::<String>(&token) {
         Ok(text) => Ok(Some((text.into(), TokenLength::Cut(end)))),
-        Err(bad) => Err(TokenError::new(0, format!("no string: {bad}"))),
+        Err(bad) => Err(TokenError::new(0, format!("invalid string: {bad}"))),
     }
 }
 
@@ -158,7 +158,7 @@ pub(super) fn literal(
     } else if literal.starts_with(bytes) {
         Ok(None)
     } else {
-        Err(TokenError::new(at, "no JSON"))
+        Err(TokenError::new(at, "invalid JSON"))
     }
 }
 

@@ -68,7 +68,7 @@ impl Output {
     /// Returns the position of the end, as an offset of 32 bits. Errors: the SSZ is too long.
     fn position(&self) -> Result<u32, SszErrorKind> {
         u32::try_from(self.len())
-            .map_err(|_| SszErrorKind::Because("2^32 bytes or more have no offsets".into()))
+            .map_err(|_| SszErrorKind::Because("too long for offsets of 32 bits".into()))
     }
 
     /// Begins a list of variable-size elements, whose offsets are written when it ends. The result

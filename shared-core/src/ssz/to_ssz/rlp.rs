@@ -118,7 +118,7 @@ impl<'s> Witness<'s> {
             })
         };
         let [Some(headers), Some(codes), Some(state)] = PARTS.map(part) else {
-            let why = format!("{} is no witness", ty.name);
+            let why = format!("{} is not a witness", ty.name);
             return Err(TokenError::new(0, why).into());
         };
         Ok(Self {
@@ -242,7 +242,7 @@ impl<'s> Witness<'s> {
             State::Part(part) if item.is_list => {
                 let name = PARTS.get(part).map_or("keys", |(name, _)| name);
                 if whole > self.left {
-                    return wrong(format!("{name} is longer than the whole"));
+                    return wrong(format!("{name} is longer than the RLP"));
                 }
                 self.left -= whole;
                 let Some(part_of) = self.parts.get(part) else {
@@ -265,7 +265,8 @@ impl<'s> Witness<'s> {
                 let part = self.parts[open.part];
                 let name = PARTS[open.part].0;
                 if item.is_list != part.is_list {
-                    return wrong(format!("{name}[{}] is no such item", open.count));
+                    let kind = if part.is_list { "list" } else { "string" };
+                    return wrong(format!("{name}[{}] is not a {kind}", open.count));
                 }
                 if whole > open.left {
                     return wrong(format!("{name}[{}] is longer than {name}", open.count));
@@ -289,8 +290,8 @@ impl<'s> Witness<'s> {
                     self.state = State::Element(open);
                 }
             }
-            State::Done => return wrong("more after the RLP".into()),
-            State::Whole | State::Part(_) => return wrong("a list should be here".into()),
+            State::Done => return wrong("data after the RLP".into()),
+            State::Whole | State::Part(_) => return wrong("expected a list".into()),
             // no item begins in these states
             State::Inside(..) | State::Skip(_) => {}
         }

@@ -166,12 +166,14 @@ pub(super) fn quoted_u256(bytes: &[u8]) -> Result<Option<([u8; 32], usize)>, Tok
 /// Parses a quantity of JSON-RPC that fits 256 bits: `0x` and hex without leading zeros. The number
 /// is little-endian.
 pub(super) fn quantity(text: &str) -> Result<[u8; 32], &'static str> {
-    let digits = text.strip_prefix("0x").ok_or("no 0x before a quantity")?;
+    let digits = text
+        .strip_prefix("0x")
+        .ok_or("0x is missing before the quantity")?;
     if digits.len() > 1 && digits.starts_with('0') {
         return Err("a leading zero");
     }
     if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return Err("no hex digits");
+        return Err("hexadecimal digits are missing");
     }
     let mut value = [0; 32];
     let digits = digits.chars().rev().filter_map(|digit| digit.to_digit(16));
@@ -201,10 +203,10 @@ fn quoted_digits(bytes: &[u8], most: usize) -> Result<Option<&[u8]>, TokenError>
             format!("a number of more than {most} digits"),
         )),
         None => Ok(None),
-        Some(b'"') if count == 0 => Err(TokenError::new(0, "no digits")),
+        Some(b'"') if count == 0 => Err(TokenError::new(0, "digits are missing")),
         Some(b'"') if count > 1 && digits[0] == b'0' => Err(TokenError::new(1, "a leading zero")),
         Some(b'"') => Ok(Some(digits)),
-        Some(_) => Err(TokenError::new(1 + count, "no decimal digit")),
+        Some(_) => Err(TokenError::new(1 + count, "not a decimal digit")),
     }
 }
 
@@ -221,7 +223,7 @@ pub(super) fn token_kind(first: u8) -> &'static str {
         b'-' | b'0'..=b'9' => "a number",
         b't' | b'f' => "a boolean",
         b'n' => "null",
-        _ => "no JSON",
+        _ => "invalid JSON",
     }
 }
 

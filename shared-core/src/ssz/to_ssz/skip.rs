@@ -86,7 +86,7 @@ impl ValueSkipper {
                     }
                     use Number::{Exponent, Fraction, Integer, Zero};
                     if !matches!(number, Zero | Integer | Fraction | Exponent) {
-                        return Err(TokenError::new(at, "no number"));
+                        return Err(TokenError::new(at, "not a number"));
                     }
                     self.end_value();
                     continue;
@@ -120,7 +120,7 @@ impl ValueSkipper {
                 }
                 (State::Next, b'}' | b']') => {
                     if self.open.pop() != Some(*first == b'}') {
-                        return Err(TokenError::new(at, "the other bracket should close here"));
+                        return Err(TokenError::new(at, "expected the other closing bracket"));
                     }
                     at += 1;
                     self.end_value();
@@ -129,7 +129,7 @@ impl ValueSkipper {
                     Some(end) => at = end,
                     None => return Ok((before.max(at), false)),
                 },
-                (_, _) => return Err(TokenError::new(at, "no JSON")),
+                (_, _) => return Err(TokenError::new(at, "invalid JSON")),
             }
         }
     }
@@ -185,7 +185,7 @@ impl ValueSkipper {
         } else if literal.starts_with(rest) {
             Ok(None)
         } else {
-            Err(TokenError::new(at, "no JSON"))
+            Err(TokenError::new(at, "invalid JSON"))
         }
     }
 }
@@ -208,7 +208,7 @@ fn in_string(bytes: &[u8], mut at: usize) -> Result<(usize, bool), TokenError> {
             Err(cut) if cut.error_len().is_none() && found.is_none() && control.is_none() => {
                 return Ok((at + cut.valid_up_to(), false));
             }
-            Err(bad) => return Err(TokenError::new(at + bad.valid_up_to(), "no UTF-8")),
+            Err(bad) => return Err(TokenError::new(at + bad.valid_up_to(), "not UTF-8")),
         }
         match bytes.get(at..) {
             None | Some([]) => return Ok((at, false)),
@@ -235,16 +235,16 @@ pub(super) fn escaped(bytes: &[u8]) -> Result<Option<(u16, usize)>, &'static str
         Some(b'u') => {
             let digits = &bytes[2..bytes.len().min(6)];
             if !digits.iter().all(u8::is_ascii_hexdigit) {
-                return Err("no escape");
+                return Err("not an escape sequence");
             }
             if digits.len() < 4 {
                 return Ok(None);
             }
             let text = std::str::from_utf8(digits).unwrap_or_default();
-            let unit = u16::from_str_radix(text, 16).map_err(|_| "no escape")?;
+            let unit = u16::from_str_radix(text, 16).map_err(|_| "not an escape sequence")?;
             return Ok(Some((unit, 6)));
         }
-        Some(_) => return Err("no escape"),
+        Some(_) => return Err("not an escape sequence"),
     };
     Ok(Some((unit, 2)))
 }

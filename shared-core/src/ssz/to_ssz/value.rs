@@ -275,7 +275,7 @@ impl<'s> ToSsz<'s> {
                         self.output.bytes[place] = word;
                         Some(len)
                     }
-                    None => return Err(wrong(format!("none of {}", words.join(", ")))),
+                    None => return Err(wrong(format!("not one of {}", words.join(", ")))),
                 },
                 None => None,
             },
