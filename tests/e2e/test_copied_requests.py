@@ -50,7 +50,7 @@ server {{ listen 127.0.0.1:@port_small@; sszip_memory 64k; {PLACES} }}
 def nginx(start_nginx, preload):
     nginx = start_nginx(CONFIG, environment=preload.environment)
     nginx.expect(r"\[emerg\].*(malloc|calloc|posix_memalign)\(.*(failed|Cannot allocate)")
-    nginx.expect("no memory for the whole answer")
+    nginx.expect("not enough memory to buffer the response")
     return nginx
 
 
@@ -213,7 +213,7 @@ def test_request_is_forwarded_unchanged_or_rejected_without_memory_for_its_copy(
     fields = [OCTETS, ("Accept", OCTETS[1]), ("Eth-Execution-Version", "amsterdam")]
     status, response, received = post("/rpc" + ROUTE, ssz, *fields)
     assert (status, received) == (503, [])
-    assert "no memory" in json.loads(response.body)["detail"]
+    assert "memory is short" in json.loads(response.body)["detail"]
     for prefix in ("/rest/", "/rest-file/"):
         status, response, received = post(prefix, engine_call(payload, 70_000), JSON)
         assert (status, received) == (200, [])

@@ -156,7 +156,7 @@ def test_value_belongs_to_its_worker_without_a_store(start_nginx):
 
 def test_value_functions_report_an_error_without_a_cache(start_nginx):
     nginx = lua_nginx(start_nginx, "server { listen 127.0.0.1:@port@; sszip on; @lua@ }")
-    why = b"nothing is cached here: sszip_cache is on nowhere"
+    why = b'the cache is off: no location has "sszip_cache on"'
     for code in ("sszip.set('a', 'b', 1)", "sszip.get('a')", "sszip.delete('a')", f"sszip.answer('{'0' * 64}')"):
         assert lua(nginx, f"return {code}") == [None, why], code
 
@@ -271,11 +271,11 @@ def test_purge_removes_the_entries_of_its_scope(stored, node):
 @pytest.mark.parametrize(
     "scope, why",
     [
-        ("{}", b"must say what to purge"),
+        ("{}", b"must select entries"),
         ("{ all = true, key = 'ab' }", b"64 hexadecimal"),
-        ("{ all = true, method = 'a' }", b"stand alone"),
+        ("{ all = true, method = 'a' }", b"combined with other parameters"),
         ("{ method = 'a b&everything' }", b"method must be"),
-        ("{ blocks = '1-2' }", b"needs a namespace"),
+        ("{ blocks = '1-2' }", b"needs namespace="),
     ],
 )
 def test_purge_with_an_unclear_scope_is_rejected(stored, scope, why):
@@ -284,7 +284,7 @@ def test_purge_with_an_unclear_scope_is_rejected(stored, scope, why):
 
 
 def test_purge_reports_an_error_without_a_store(alone):
-    assert lua(alone, "return sszip.purge{ all = true }")[1].startswith(b"there is no store")
+    assert lua(alone, "return sszip.purge{ all = true }")[1].startswith(b"nothing was purged: there is no store")
 
 
 def test_values_are_shared_by_two_nginx_over_a_daemon(start_nginx):
@@ -303,7 +303,7 @@ def test_values_are_shared_by_two_nginx_over_a_daemon(start_nginx):
 def test_values_stay_in_memory_when_the_owner_is_unreachable(start_nginx):
     nginx = lua_nginx(start_nginx, SERVERS.replace("@store@", "sszip_cache_owner unix:@prefix@/nobody.sock;"))
     for code in ("sszip.set('a', 'b', 60)", "sszip.get('nowhere')", "sszip.delete('a')", "sszip.purge{ all = true }"):
-        assert lua(nginx, f"return {code}") == [None, b"the cache's owner can't be asked now"], code
+        assert lua(nginx, f"return {code}") == [None, b"the cache's owner can't be queried now"], code
     # no purge can have happened
     assert lua(nginx, "sszip.set('a', 'b', 60) return sszip.get('a')") == b"b"
 

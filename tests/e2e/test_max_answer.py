@@ -49,7 +49,7 @@ PLACES = ["/", "/cached", "/unbuffered", "/streamed", "/no-gzip", "/small", "/ss
 JSON = ("Content-Type", "application/json")
 GZIP = ("Accept-Encoding", "gzip")
 LOGS = call("eth_getLogs", '[{"fromBlock":"0x0"}]', "7")
-ERROR = {"code": -32005, "message": "the answer is longer than may be sent"}
+ERROR = {"code": -32005, "message": "the response is longer than the limit of its method"}
 TOO_LONG = {"jsonrpc": "2.0", "id": 7, "error": ERROR}
 TYPE = ("Content-Type", "application/json")
 

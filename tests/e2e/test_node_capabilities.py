@@ -257,12 +257,12 @@ def test_invalid_light_client_updates_are_rejected(nginx, origin, chain):
     late = json.loads(chain.json)
     late[3]["data"]["attested_header"]["beacon"]["slot"] = "0"
     for body, mode, why in [
-        (json.dumps([items[0], {"data": items[1]["data"]}]), "ssz-version", "names its fork"),
+        (json.dumps([items[0], {"data": items[1]["data"]}]), "ssz-version", "no fork is named"),
         (json.dumps([{**items[0], "version": "osaka"}]), "ssz-fork", "osaka"),
         (json.dumps([{**items[0], "version": "capella"}]), "ssz-invalid", "[0].data"),
-        (json.dumps(late), "ssz-fork", "slot 0 is not of the fork deneb"),
-        (json.dumps({"data": items}), "ssz-invalid", "no list"),
-        (json.dumps(items)[:-1], "ssz-invalid", "no list"),
+        (json.dumps(late), "ssz-fork", "the fork deneb is not active at slot 0"),
+        (json.dumps({"data": items}), "ssz-invalid", "not a JSON array"),
+        (json.dumps(items)[:-1], "ssz-invalid", "not a JSON array"),
     ]:
         origin.answers(answer(body.encode()), UPDATES)
         response = get(nginx, "updates", UPDATES, OCTETS)

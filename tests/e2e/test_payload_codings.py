@@ -161,7 +161,7 @@ def test_damaged_payload_is_rejected(nginx, origin, calls, coding):
     sound = CODERS[coding](bytes.fromhex(payload["ssz"]))
     for wrong in (b"", sound[:-1], sound[: len(sound) // 2], sound + b"x", b"x" + sound, CODERS[coding](b"{}")):
         detail = is_problem(submit(nginx, payload, coding, body=wrong), 400, "ssz-decode-error")
-        assert "content coding can't be read" in detail or "is no ExecutionPayloadEnvelopeAmsterdam" in detail
+        assert "content coding is not supported" in detail or "is not a valid ExecutionPayloadEnvelopeAmsterdam" in detail
     assert origin.requests == []
 
 
@@ -173,7 +173,7 @@ def test_payload_that_exceeds_a_limit_is_rejected(nginx, origin, payload, coding
     bomb = CODERS[coding](bytes(40 << 20))
     assert "4096 bytes" in is_problem(submit(nginx, payload, coding, path="/short"), 413, "request-too-large")
     is_problem(submit(nginx, payload, coding, body=bomb, path="/short"), 413, "request-too-large")
-    assert "no memory" in is_problem(submit(nginx, payload, coding, path="/small"), 503, "internal")
+    assert "memory is short" in is_problem(submit(nginx, payload, coding, path="/small"), 503, "internal")
     is_problem(submit(nginx, payload, coding, body=bomb, path="/small"), 503, "internal")
     whole = CODERS[coding](call_of(payload))
     assert "4096 bytes" in is_error(post(nginx, whole, coding, path="/short/"), -38004)

@@ -255,9 +255,9 @@ def test_invalid_call_is_rejected(nginx, origin, calls):
     first = params[0]
     withdrawal = {"index": "0x0", "validatorIndex": "0x0", "address": "0x" + "00" * 20, "amount": "0x00"}
     for wrong, text in [
-        ([], "no params"),
-        (params[:3], "3 params, not 4"),
-        ([*params, []], "5 params, not 4"),
+        ([], "params is empty"),
+        (params[:3], "3 params instead of 4"),
+        ([*params, []], "5 params instead of 4"),
         ([{**first, "gasUsed": "0x01"}, *params[1:]], "params[0].gasUsed, byte "),
         ([{**first, "gasUsed": 1}, *params[1:]], "params[0].gasUsed, byte "),
         ([{**first, "withdrawals": [withdrawal]}, *params[1:]], "params[0].withdrawals[0].amount, byte "),
@@ -315,7 +315,7 @@ def test_call_that_exceeds_a_limit_is_rejected(nginx, origin, payload):
     origin.requests.clear()
     long = payload[:-1] + b" " * 70_000 + b"}"
     is_error(post(nginx, long, path="/short/"), -38004, "4096 bytes")
-    is_error(post(nginx, long, path="/small/"), -32603, "no memory")
+    is_error(post(nginx, long, path="/small/"), -32603, "memory is short")
     assert origin.requests == []
 
 

@@ -263,7 +263,7 @@ WRONG_ANSWERS = {
 def test_invalid_result_is_a_502(nginx, origin, payload, body, split, framing):
     origin.answers(answer(body, split=split, framing=framing))
     response = submit(nginx, payload)
-    is_problem(response, 502, "internal", "can't be had as SSZ")
+    is_problem(response, 502, "internal", "not available as SSZ")
     assert response.mode in ("ssz-nothing", "ssz-invalid")
 
 
@@ -297,7 +297,7 @@ def test_invalid_payload_is_rejected(nginx, origin, calls, port):
                 assert wrong == ssz[:-1]
                 origin.requests.clear()
                 continue
-            problem = is_problem(response, 400, "ssz-decode-error", "the body is no ExecutionPayloadEnvelope")
+            problem = is_problem(response, 400, "ssz-decode-error", "the body is not a valid ExecutionPayloadEnvelope")
             assert "byte " in problem["detail"]
             assert response.mode == "ssz-invalid"
     assert origin.requests == []
@@ -363,7 +363,7 @@ def test_payload_that_exceeds_a_limit_is_rejected(nginx, origin, payload):
     is_problem(response, 413, "request-too-large", "4096 bytes")
     assert response.mode == "ssz-length"
     response = submit(nginx, payload + bytes(40_000), path="/small" + ROUTE)
-    is_problem(response, 503, "internal", "no memory")
+    is_problem(response, 503, "internal", "memory is short")
     assert response.mode == "memory"
     assert origin.requests == []
     for path in ("/short", "/small"):

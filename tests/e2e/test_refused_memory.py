@@ -272,7 +272,7 @@ def test_response_is_right_or_a_502_when_its_header_list_cannot_be_allocated(ngi
         assert len(origin.received()) == before + 1
         assert request(numbers) == "whole"
     assert outcomes == ["whole", 502]
-    assert "no memory for the whole answer" in nginx.error_log()
+    assert "not enough memory to buffer the response" in nginx.error_log()
 
 
 CONSOLIDATIONS = "/eth/v1/beacon/states/9/pending_consolidations"
@@ -287,13 +287,13 @@ def test_client_of_ssz_only_gets_a_502_when_a_head_cannot_be_evaluated(nginx, or
     origin.answers(answer(VALUE, headers=fields, framing=framing), CONSOLIDATIONS)
     octets = [("Accept", "application/octet-stream")]
     (worker,) = nginx.workers()
-    before = nginx.error_log().count("the response was not judged")
+    before = nginx.error_log().count("the response was not evaluated")
     # the list is an allocation of its own
     with preload.refusing(worker, sizes=(300 * 32, 320 * 32)):
         response = nginx.get(CONSOLIDATIONS, None, headers=octets)
     assert preload["refused"] == 1
     assert (response.status, response.body) == (502, b"the page")
-    assert nginx.error_log().count("the response was not judged") == before + 1
+    assert nginx.error_log().count("the response was not evaluated") == before + 1
     with preload.refusing(worker, sizes=(300 * 32, 320 * 32)):
         response = nginx.get(CONSOLIDATIONS, None, headers=[("Accept", "application/json")])
     assert preload["refused"] == 1
@@ -314,11 +314,11 @@ def test_batch_is_a_502_when_its_buffers_cannot_be_allocated(nginx, origin, prel
     origin.answers(node(length))
     request = BlockRequest(nginx, length, "mixed", accept, "port_small")
     (worker,) = nginx.workers()
-    before = nginx.error_log().count("no memory for the answer")
+    before = nginx.error_log().count("not enough memory for the response")
     outcomes = []
 
     def logged():
-        return nginx.error_log().count("no memory for the answer") - before
+        return nginx.error_log().count("not enough memory for the response") - before
 
     # the network decides how many buffers precede the response's: a turn may skip them
     for _ in range(10):
@@ -348,7 +348,7 @@ def test_merge_on_a_thread_is_a_502_when_an_allocation_fails(nginx, origin, prel
     )
     request = BlockRequest(nginx, LENGTHS["long"], "mixed", accept)
     (worker,) = nginx.workers()
-    before = nginx.error_log().count("no memory for the whole answer")
+    before = nginx.error_log().count("not enough memory to buffer the response")
     outcomes = []
     for skip in itertools.count():
         numbers = request.prepare()
@@ -359,7 +359,7 @@ def test_merge_on_a_thread_is_a_502_when_an_allocation_fails(nginx, origin, prel
         assert request(numbers) == "whole"
     assert outcomes[-1] == "whole"
     assert set(outcomes[:-1]) <= {"whole", "errors", 502} and 502 in outcomes
-    assert nginx.error_log().count("no memory for the whole answer") - before == outcomes.count(502)
+    assert nginx.error_log().count("not enough memory to buffer the response") - before == outcomes.count(502)
 
 
 @pytest.mark.parametrize("most", [1, 100], ids=["once", "from-then-on"])

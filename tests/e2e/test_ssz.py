@@ -278,7 +278,7 @@ def test_untranscodable_response_is_sent_unchanged_or_a_406(nginx, origin, case,
     assert response.header("Content-Type") == "application/json"
     assert response.header("ETag") is None and response.coding is None
     error = json.loads(response.body)
-    assert error["code"] == 406 and error["message"].startswith("this answer can't be had as SSZ: ")
+    assert error["code"] == 406 and error["message"].startswith("the response is not available as SSZ: ")
     assert response.mode == mode
 
 
@@ -319,7 +319,7 @@ def test_etag_of_a_transcoded_response_equals_its_hits(nginx, origin, coding):
 
 def test_untranscodable_response_longer_than_the_buffer_is_a_502(nginx, origin):
     body = VALUE % (b",".join([ONE] * 100) + b",{}")
-    nginx.expect("can't be had as SSZ")
+    nginx.expect("not available in the requested format")
     for framing in ("length", "chunked"):
         origin.answers(answer(body, headers=ELECTRA, framing=framing, split=byte_chunks))
         response = nginx.get(CONSOLIDATIONS, None, port="port_small", headers=[EITHER])
@@ -328,7 +328,7 @@ def test_untranscodable_response_longer_than_the_buffer_is_a_502(nginx, origin):
         assert (response.status, response.mode) == (406, "ssz-invalid")
         # and a client of JSON receives it
         assert nginx.get(CONSOLIDATIONS, None, port="port_small", headers=[JSON]).body == body
-    assert "the response can't be had as SSZ, and was longer than ssz_hold" in nginx.error_log()
+    assert "the response is not available in the requested format, and the original is longer than ssz_hold" in nginx.error_log()
 
 
 def test_response_that_exceeds_the_memory_is_sent_unchanged_or_an_error(nginx, origin):
@@ -342,7 +342,7 @@ def test_response_that_exceeds_the_memory_is_sent_unchanged_or_an_error(nginx, o
     response = nginx.get(path, None, port="port_small", headers=[OCTETS])
     assert (response.status, json.loads(response.body)["code"]) == (503, 503)
     origin.answers(answer(body, framing="chunked"), path)
-    nginx.expect("no memory for the whole answer")
+    nginx.expect("not enough memory to buffer the response")
     response = nginx.get(path, None, port="port_small", headers=[EITHER])
     assert (response.status, response.mode) == (502, "memory")
     # and the memory is released

@@ -399,7 +399,7 @@ def test_untranscodable_result_longer_than_the_buffer_is_a_502(nginx, origin):
             reply = json.loads(response.body)
             assert reply["id"] == json.loads(id) and reply["error"]["code"] == -32603
             assert reply["error"]["message"].startswith(
-                "this result can't be had as SSZ: result, byte 80"
+                "the result is not available as SSZ: result, byte 80"
             )
 
 

@@ -170,7 +170,7 @@ def test_route_beyond_the_limit_is_a_503_for_a_client_of_ssz_only(nginx, origin)
         assert (response.status, response.mode) == (503, "ssz-busy")
         assert response.header("Content-Type") == "application/json"
         error = json.loads(response.decoded)
-        assert error["code"] == 503 and "too many long ones" in error["message"]
+        assert error["code"] == 503 and "too many long conversions" in error["message"]
         response = nginx.get(CONSOLIDATIONS, headers=[("Accept", EITHER)])
         assert (response.status, response.decoded, response.mode) == (200, value, "ssz-busy")
         assert response.header("Eth-Consensus-Version") == "electra"
@@ -197,7 +197,7 @@ def test_slot_is_released_when_the_client_aborts(nginx, origin, way, framing):
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("end", [CLOSE, RESET], ids=["close", "reset"])
 def test_slot_is_released_when_the_node_aborts(nginx, origin, end, framing):
-    nginx.expect("the response ended before|prematurely closed|reset by peer|no memory for the whole answer")
+    nginx.expect("the response ended before|prematurely closed|reset by peer|not enough memory to buffer the response")
     two = Two(nginx, origin, framing, end)
     two.go.set()
     for connection in two.connections:
@@ -227,7 +227,7 @@ def test_slot_is_released_before_a_slow_client_has_read(nginx, origin):
 
 
 def test_slot_is_released_when_the_value_is_invalid(nginx, origin):
-    nginx.expect("can't be had as SSZ")
+    nginx.expect("not available in the requested format")
     wrong = JSON.replace(b'"codes":[]', b'"codes":{}')
     for framing in ("length", "chunked"):
         origin.answers(answer(wrong, framing=framing))
@@ -253,7 +253,7 @@ def test_compressed_response_takes_a_slot_during_transcoding(nginx, origin):
 @pytest.mark.parametrize("fault", ["panic-body", "panic-compress", "fail-alloc"])
 def test_slot_is_released_when_a_fault_is_injected(start_nginx, origin, fault):
     nginx = start_nginx(CONFIG.replace("concurrency 2", "concurrency 1"), module=FAULTS, main=f"env SSZIP_FAULT={fault};")
-    nginx.expect("panicked|no memory for the whole answer|can't be had as SSZ")
+    nginx.expect("panicked|not enough memory to buffer the response|not available in the requested format")
     for framing, coding in itertools.product(("length", "chunked"), (None, "gzip")):
         origin.answers(answer(JSON, framing=framing, coding=coding))
         for accept in (EITHER, OCTETS, EITHER):

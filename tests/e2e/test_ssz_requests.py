@@ -186,7 +186,7 @@ def test_invalid_submission_is_rejected_before_it_reaches_the_node(nginx, origin
         response = fetch(nginx.ports[port], "/eth/v2/beacon/blocks", **request)
         assert (response.status, response.header("Content-Type")) == (400, "application/json")
         error = json.loads(response.body)
-        assert error["code"] == 400 and error["message"].startswith("the body is no SignedBlockContents: ")
+        assert error["code"] == 400 and error["message"].startswith("the body is not a valid SignedBlockContents: ")
         assert response.framing == "length"
     assert origin.requests == []
 

@@ -134,7 +134,7 @@ def test_status_in_a_location_with_a_handler_is_rejected(start_nginx):
         status, output = nginx.test()
     finally:
         nginx.stop()
-    assert status != 0 and '"sszip_status" directive is in a location that does something else already' in output
+    assert status != 0 and '"sszip_status" directive conflicts with the content handler of its location' in output
     assert re.search(r"nginx.conf:\d+", output)
 
 
@@ -149,12 +149,12 @@ def test_status_includes_the_owner(start_nginx, origin):
     nginx.wait_for(lambda: read_status(nginx)["owner"]["memory"]["entries"] == 1, "the owner to have it")
     assert metrics(nginx)["sszip_owner_memory_entries",] == 1
     # with an unreachable owner the rest is reported all the same
-    nginx.expect("does not answer")
+    nginx.expect("does not respond")
     pid = owner.status()["pid"]
     stop(pid)
     try:
         status = read_status(nginx)
-        assert status["owner"] == {"error": "it does not answer"} and status["requests"] == 1
+        assert status["owner"] == {"error": "the owner does not respond"} and status["requests"] == 1
         assert metrics(nginx)["sszip_owner_up",] == 0
     finally:
         os.kill(pid, signal.SIGCONT)

@@ -344,7 +344,7 @@ class TestPurging:
             assert len(self.hits(rpc)) == 2
         assert rpc.node.count() - before == 2 - len(left)
 
-    @pytest.mark.parametrize("query,why", [("", "must say what"), ("all", "unknown"), ("blocks=5", "namespace")])
+    @pytest.mark.parametrize("query,why", [("", "must select entries"), ("all", "unknown"), ("blocks=5", "namespace")])
     def test_purge_with_an_unclear_scope_is_rejected(self, run, query, why):
         answer = purge(run(), query)
         assert answer.status == 400 and why in json.loads(answer.decoded)["detail"]
@@ -391,7 +391,7 @@ class TestWithoutAnOwner:
             assert rpc(CALLS[method]()).status == 200
         assert rpc.node.count() == 2
         answer = purge(nginx, "everything")
-        assert answer.status == 503 and "does not answer" in json.loads(answer.decoded)["detail"]
+        assert answer.status == 503 and "does not respond" in json.loads(answer.decoded)["detail"]
 
     @pytest.mark.parametrize("why", ["nobody listens", "no folder", "no store"])
     def test_hot_tier_is_used_without_an_owner(self, start_nginx, new_rpc_client, tmp_path, why):
@@ -400,11 +400,11 @@ class TestWithoutAnOwner:
         if why == "no store":
             (tmp_path / "cache/store/LOCK").mkdir(parents=True)
             nginx = start_nginx(config(f"sszip_cache_path {tmp_path}/cache max_size=64m;"), environment=times)
-            nginx.wait_for(lambda: "no store: " in nginx.error_log(), "the manager's complaint")
+            nginx.wait_for(lambda: "cannot open the store in " in nginx.error_log(), "the manager's complaint")
         else:
             folder = tmp_path / ("" if why == "nobody listens" else "none")
             nginx = start_nginx(config(f"sszip_cache_owner unix:{folder}/nobody;"), environment=times)
-        nginx.expect("cache's owner at .* does not answer")
+        nginx.expect("cache's owner at .* does not respond")
         if why == "nobody listens":
             with socket.socket(socket.AF_UNIX) as listener:
                 listener.bind(f"{tmp_path}/nobody")
@@ -413,7 +413,7 @@ class TestWithoutAnOwner:
 
         def outage_is_reported():
             answers.append(rpc(block()))
-            return len(answers) >= 50 and "does not answer" in nginx.error_log()
+            return len(answers) >= 50 and "does not respond" in nginx.error_log()
 
         nginx.wait_for(outage_is_reported, "the outage to be logged")
         assert all(answer.status == 200 for answer in answers)
@@ -426,7 +426,7 @@ class TestWithoutAnOwner:
         own = Owner(max_size="64m", memory="32m", environment={"SSZIP_TIMES": times}).start()
         try:
             nginx = start_nginx(config(f"sszip_cache_owner unix:{own.socket};"), environment={"SSZIP_TIMES": times})
-            nginx.expect("cache's owner at .* does not answer")
+            nginx.expect("cache's owner at .* does not respond")
             wait_until_linked(nginx, own)
             rpc = new_rpc_client(nginx)
             rpc(block())
@@ -434,7 +434,7 @@ class TestWithoutAnOwner:
 
             def outage_is_reported():
                 assert rpc(block()).status == 200
-                return "does not answer" in nginx.error_log()
+                return "does not respond" in nginx.error_log()
 
             nginx.wait_for(outage_is_reported, "the outage to be logged")
             # no owner could have purged the entry
@@ -452,7 +452,7 @@ class TestWithoutAnOwner:
         own = Owner(max_size="64m", memory="32m").start()
         try:
             nginx = start_nginx(config(f"sszip_cache_owner unix:{own.socket};"))
-            nginx.expect("cache's owner at .* does not answer")
+            nginx.expect("cache's owner at .* does not respond")
             wait_until_linked(nginx, own)
             rpc = new_rpc_client(nginx)
             stop(own.process.pid)
@@ -510,4 +510,4 @@ class TestConfiguration:
         nginx = Nginx(config("sszip_cache_path @prefix@/c;"), origin=origin, module=module)
         status, output = nginx.test()
         nginx.stop()
-        assert status == 1 and "libsszip_owner.so" in output and "beside the module" in output, output
+        assert status == 1 and "libsszip_owner.so" in output and "next to the module" in output, output

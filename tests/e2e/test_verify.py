@@ -114,14 +114,14 @@ def test_result_in_another_notation_is_counted_as_same(place):
 @pytest.mark.parametrize("now", [b'{"number":"0x1","hash":"0xb"}', b"null", b'"' + b"x" * 3_000_000 + b'"'])
 def test_different_result_is_counted_logged_and_kept(place, nginx, now, path):
     """The difference is counted and logged with its key; the entry stays."""
-    nginx.expect("a hit was wrong")
+    nginx.expect("a hit differs from the node's response")
     it = place(path)
     it.send()
     it.node.results["eth_getBlockByHash"] = now
     assert b'"0xa"' in it.send().decoded
     it.expect(different=1)
     line = nginx.wait_for(lambda: last_mismatch(nginx, it), "the line")
-    assert re.search(r"sszip: a hit was wrong: eth_getBlockByHash, key [0-9a-f]{64}, stored \d+ s ago: ", line)
+    assert re.search(r"sszip: a hit differs from the node's response: eth_getBlockByHash, key [0-9a-f]{64}, stored \d+ s ago: ", line)
     assert "now" in line
     assert "hit" in it.send().header("Cache-Status")
     # a later verdict would be counted in the next test
@@ -129,12 +129,12 @@ def test_different_result_is_counted_logged_and_kept(place, nginx, now, path):
 
 
 def last_mismatch(nginx, it):
-    lines = [line for line in nginx.error_log().splitlines() if "a hit was wrong" in line]
+    lines = [line for line in nginx.error_log().splitlines() if "a hit differs from the node's response" in line]
     return lines[-1] if lines else None
 
 
 def test_different_result_is_purged_when_configured(place, nginx):
-    nginx.expect("a hit was wrong")
+    nginx.expect("a hit differs from the node's response")
     it = place("/purge/")
     it.send()
     it.node.results["eth_getBlockByHash"] = b'{"number":"0x1","hash":"0xb"}'
@@ -228,7 +228,7 @@ def test_single_call_of_a_batch_is_verified(place, nginx, origin, path, missing)
     assert len([body for body in bodies if body in calls]) == 1
     assert [body for body in bodies if body not in calls] == ([b"[" + missing[1:] + b"]"] if missing else [])
     # the difference concerns the result that was sent for that call
-    nginx.expect("a hit was wrong")
+    nginx.expect("a hit differs from the node's response")
     it.node.results["eth_getBlockByHash"] = b'{"number":"0x1","hash":"0xb"}'
     batch = b"[" + b",".join(calls) + b"]"
     assert b'"0xb"' not in it.send(batch).decoded
@@ -284,7 +284,7 @@ def test_hits_are_not_verified_by_default(place):
 def test_different_result_is_purged_in_all_workers_with_a_store(start_nginx, origin):
     store = "sszip_cache_path @prefix@/cache max_size=64m memory=16m;"
     nginx = start_nginx(CONFIG % {"more": store}, workers=3)
-    nginx.expect("a hit was wrong")
+    nginx.expect("a hit differs from the node's response")
     wait_until_linked(nginx)
     it = Verified(nginx, origin, lambda: verification_counts(nginx.port), "/purge/")
     for _ in range(12):

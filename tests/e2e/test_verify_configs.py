@@ -115,7 +115,7 @@ def test_hits_are_verified_in_a_realistic_configuration(nginx, origin):
     nginx.wait_for(lambda: verdicts().get("same", 0) > 50, "hits to be verified")
     assert verification_counts(nginx.port).keys() <= {"same", "unanswered"}
     # any worker with the entry detects a difference
-    nginx.expect("a hit was wrong")
+    nginx.expect("a hit differs from the node's response")
     node.results["eth_getBlockByHash"] = RESULT.replace(b'"0x1"', b'"0x2"')
     nginx.wait_for(lambda: verdicts().get("different"), "it to be seen")
     assert "eth_getBlockByHash, key " in nginx.error_log()

@@ -273,7 +273,7 @@ LOGS = call("eth_getLogs", '[{"fromBlock":"0x0"}]', "7")
 TOO_LONG = {
     "jsonrpc": "2.0",
     "id": 7,
-    "error": {"code": -32005, "message": "the answer is longer than may be sent"},
+    "error": {"code": -32005, "message": "the response is longer than the limit of its method"},
 }
 
 

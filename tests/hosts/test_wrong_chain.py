@@ -21,7 +21,7 @@ STORE = {"max_size": "64m", "memory": "16m"}
 
 
 def wrong_chain_pattern(detail):
-    return rf'the node of namespace "main" answers for another chain \({detail}\)'
+    return rf'a node of namespace "main" is on another chain \({detail}\)'
 
 
 def gateway(request):

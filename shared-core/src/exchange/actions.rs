@@ -60,7 +60,11 @@ pub struct Misuse {
 
 impl fmt::Display for Misuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} can't happen in state {:?}", self.event, self.state)
+        write!(
+            f,
+            "event {:?} is not allowed in state {:?}",
+            self.event, self.state
+        )
     }
 }
 

@@ -399,7 +399,7 @@ impl Exchange {
 
 /// Returns an error in the form of the Beacon API.
 fn beacon_error(type_name: &str, why: &TranscodeError) -> Vec<u8> {
-    let message = format!("the body is no {type_name}: {why}");
+    let message = format!("the body is not a valid {type_name}: {why}");
     let error = serde_json::json!({ "code": 400, "message": message });
     error.to_string().into_bytes()
 }

@@ -170,7 +170,7 @@ impl Exchange {
 /// Returns the JSON-RPC error for a call whose result can't be sent.
 pub(super) fn transcode_error_response(id: &[u8], why: &TranscodeError) -> Vec<u8> {
     const INTERNAL: i32 = -32603;
-    let message = format!("this result can't be had as SSZ: {why}");
+    let message = format!("the result is not available as SSZ: {why}");
     let error = serde_json::json!({ "code": INTERNAL, "message": message });
     let mut body = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
     body.extend_from_slice(id);

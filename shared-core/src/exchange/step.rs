@@ -87,15 +87,19 @@ impl FailureReason {
     /// Description of the reason, for logs.
     pub const fn text(self) -> &'static CStr {
         match self {
-            FailureReason::Short => c"the response ended before its length was reached",
-            FailureReason::Memory => c"no memory for the whole answer",
+            FailureReason::Short => c"the upstream response ended before its length was reached",
+            FailureReason::Memory => c"not enough memory to buffer the response",
             FailureReason::Format => {
-                c"the response can't be had as SSZ, and was longer than ssz_hold"
+                c"the response is not available in the requested format, and the original is \
+                  longer than ssz_hold"
             }
             FailureReason::Judgement => {
-                c"the response was not judged, and is to be sent as SSZ only"
+                c"the response was not evaluated, and the client accepts SSZ only"
             }
-            FailureReason::Protocol => c"the node switches protocols (101) where calls are judged",
+            FailureReason::Protocol => {
+                c"the node switched protocols (101) on a route with a \
+                                         policy; see the setting \"upgrade\""
+            }
         }
     }
 }

@@ -27,7 +27,7 @@ impl fmt::Display for BodyStreamError {
         match self {
             BodyStreamError::Misuse(misuse) => misuse.fmt(f),
             BodyStreamError::Encoder => f.write_str("the stream encoder failed"),
-            BodyStreamError::Short => f.write_str("the body ended short of its length"),
+            BodyStreamError::Short => f.write_str("the body ended before its length was reached"),
         }
     }
 }

@@ -584,7 +584,7 @@ fn beacon_error(status: u16, why: &TranscodeError, format: Option<Format>) -> Ve
         Some(Format::Json) => "JSON",
         _ => "SSZ",
     };
-    let message = format!("this answer can't be had as {format}: {why}");
+    let message = format!("the response is not available as {format}: {why}");
     let error = serde_json::json!({ "code": status, "message": message });
     error.to_string().into_bytes()
 }

@@ -56,20 +56,31 @@ impl Unverifiable {
         const REQUEST: i32 = -32600;
         const INTERNAL: i32 = -32603;
         let (code, message) = match self {
-            Unverifiable::Syntax => (PARSE, "it is not JSON".into()),
-            Unverifiable::Request(why) => (REQUEST, format!("it is not JSON-RPC 2.0: {why}")),
-            Unverifiable::Batch(most) => {
-                (REQUEST, format!("a batch may have {most} calls at most"))
+            Unverifiable::Syntax => (PARSE, "the request is not JSON".into()),
+            Unverifiable::Request(why) => {
+                (REQUEST, format!("the request is not JSON-RPC 2.0: {why}"))
             }
-            Unverifiable::Method => (REQUEST, "what is called is POSTed".into()),
-            Unverifiable::Upgrade => (REQUEST, "what is called here is called by HTTP".into()),
-            Unverifiable::Length => (REQUEST, "it is too long".into()),
+            Unverifiable::Batch(most) => (REQUEST, format!("the batch has more than {most} calls")),
+            Unverifiable::Method => (REQUEST, "calls must be sent with POST".into()),
+            Unverifiable::Upgrade => (
+                REQUEST,
+                "upgrades are not allowed here: send calls in HTTP \
+                                                requests"
+                    .into(),
+            ),
+            Unverifiable::Length => (REQUEST, "the request is too long".into()),
             Unverifiable::Coding => (
                 REQUEST,
-                "its body is coded in a way that is not read".into(),
+                "the content coding or charset of the request is not supported".into(),
             ),
-            Unverifiable::Expectation => (REQUEST, "100-continue is not supported here".into()),
-            Unverifiable::Memory => (INTERNAL, "there is no memory to read it".into()),
+            Unverifiable::Expectation => (
+                REQUEST,
+                "\"Expect: 100-continue\" is not supported here".into(),
+            ),
+            Unverifiable::Memory => (
+                INTERNAL,
+                "the request can't be read: memory is short".into(),
+            ),
         };
         let error = serde_json::json!({ "code": code, "message": message });
         format!("{{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{error}}}").into_bytes()

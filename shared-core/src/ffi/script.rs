@@ -287,7 +287,7 @@ pub unsafe extern "C" fn sszip_gzip(
         let coded = gzip(data, level, compressed_bound(data.len()).saturating_add(1));
         let coded = coded.map(Some).map_err(|why| match why {
             OneshotError::Level(_) => "the level must be from 0 to 12",
-            OneshotError::NotSmaller | OneshotError::OutOfMemory => "no memory",
+            OneshotError::NotSmaller | OneshotError::OutOfMemory => "out of memory",
         });
         return_result(coded, out)
     })
@@ -309,9 +309,9 @@ pub unsafe extern "C" fn sszip_gunzip(
         // SAFETY: the function's contract.
         let plain = gunzip(unsafe { data.bytes() }, max_length);
         let plain = plain.map(Some).map_err(|why| match why {
-            InflateError::Bad => "not gzip, or damaged",
-            InflateError::TooLarge => "longer than it may be",
-            InflateError::OutOfMemory => "no memory",
+            InflateError::Bad => "the data is not gzip, or is damaged",
+            InflateError::TooLarge => "the decompressed data is longer than the limit",
+            InflateError::OutOfMemory => "out of memory",
         });
         return_result(plain, out)
     })

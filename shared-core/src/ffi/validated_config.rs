@@ -396,7 +396,7 @@ impl sszip_validated_config {
         }
         let values = files::resolve_files(name, values, &self.file_prefix)?;
         let values: Vec<&[u8]> = values.iter().map(|value| &**value).collect();
-        let directives = self.block(block).ok_or("is in no block")?;
+        let directives = self.block(block).ok_or("is not in a configuration block")?;
         let set = directives.set_at(name, &values, DirectiveLocation { at });
         set.map_err(|error| error.to_string())?;
         let warning = directives.take_warning();

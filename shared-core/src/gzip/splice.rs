@@ -151,7 +151,7 @@ impl Body {
     /// # Panics
     /// If memory is refused: for tests, see [`try_to_vec`](Self::try_to_vec).
     pub fn to_vec(&self) -> Vec<u8> {
-        self.try_to_vec().expect("memory was refused")
+        self.try_to_vec().expect("out of memory")
     }
 
     /// Returns a contiguous copy of the body. `None` if memory is refused.

@@ -63,17 +63,17 @@ impl fmt::Display for ResponseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ResponseError::Syntax(error) => error.fmt(f),
-            ResponseError::NotObject => f.write_str("the answer is not an object"),
+            ResponseError::NotObject => f.write_str("the response is not an object"),
             ResponseError::NotArray => f.write_str("the batch is not an array"),
             ResponseError::Duplicate => f.write_str("a member occurs twice"),
             ResponseError::UnknownMember => f.write_str("a member is unknown"),
             ResponseError::Version => f.write_str("jsonrpc is not \"2.0\""),
-            ResponseError::NoId => f.write_str("there is no id"),
-            ResponseError::IdKind => f.write_str("the id is no string, number or null"),
-            ResponseError::NoOutcome => f.write_str("there is neither result nor error"),
-            ResponseError::TwoOutcomes => f.write_str("there are both result and error"),
+            ResponseError::NoId => f.write_str("the id is missing"),
+            ResponseError::IdKind => f.write_str("the id is not a string, number or null"),
+            ResponseError::NoOutcome => f.write_str("both result and error are missing"),
+            ResponseError::TwoOutcomes => f.write_str("both result and error are present"),
             ResponseError::ErrorKind => f.write_str("the error is not an object"),
-            ResponseError::OutOfMemory => f.write_str("memory was refused"),
+            ResponseError::OutOfMemory => f.write_str("out of memory"),
         }
     }
 }

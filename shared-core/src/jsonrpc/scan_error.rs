@@ -42,7 +42,7 @@ pub enum SyntaxErrorKind {
 
 impl fmt::Display for ScanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no JSON: {:?} at {}", self.fault, self.offset)
+        write!(f, "not JSON: {:?} at byte {}", self.fault, self.offset)
     }
 }
 

@@ -35,7 +35,7 @@ pub fn end_of_digits(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Returns the index of the lowest byte of a word that is no decimal digit.
+/// Returns the index of the lowest byte of a word that is not a decimal digit.
 #[inline(always)]
 fn first_non_digit(word: u64) -> Option<usize> {
     const ONES: u64 = u64::MAX / 0xFF;

@@ -27,7 +27,7 @@ fn parse_form(text: &str) -> Result<InputForm, String> {
         "" | "auto" => Ok(InputForm::Either),
         "value" => Ok(InputForm::Bare),
         "answer" => Ok(InputForm::Enveloped),
-        other => Err(format!("form {other:?} is none of auto, value and answer")),
+        other => Err(format!("form must be auto, value or answer, not {other:?}")),
     }
 }
 
@@ -80,18 +80,20 @@ impl SszTypeName<'_> {
             let target = name.as_bytes();
             let gives = ssz_routes::response_type(b"GET", target)
                 .or_else(|| ssz_routes::response_type(b"POST", target));
-            gives.ok_or_else(|| format!("{name} is no route that gives SSZ"))?
+            gives.ok_or_else(|| format!("{name} is not a route with SSZ"))?
         } else if let Some(gives) = call::result_type(name.as_bytes()) {
             gives
         } else {
             return Ok(name);
         };
         if *gives == ssz_routes::ResponseType::Updates {
-            return Err(format!("{name} gives many values, each of its own fork"));
+            return Err(format!(
+                "{name} returns several values, each of its own fork"
+            ));
         }
         let newest = Fork::ALL.last().copied().unwrap_or(Fork::Phase0);
         let of = gives.name(fork.unwrap_or(newest), None);
-        of.ok_or_else(|| format!("{name} gives no one type: name that"))
+        of.ok_or_else(|| format!("{name} returns several types: name the type"))
     }
 
     /// Finds the type in a fork; `None` if it depends on the fork and none is set.
@@ -115,7 +117,7 @@ impl SszTypeName<'_> {
     }
 
     fn resolve(&self) -> Result<ResolvedType, String> {
-        let missing = || format!("{} is another type in each fork: say which fork", self.name);
+        let missing = || format!("{} differs between forks: name the fork", self.name);
         self.find(self.fork()?)?.ok_or_else(missing)
     }
 }
@@ -137,7 +139,7 @@ pub fn to_ssz(type_name: &SszTypeName<'_>, form: &str, json: &[u8]) -> Result<Ve
     let read = reader.push(json);
     if let (Some(fork), Some(version)) = (fork, reader.version()) {
         if version != fork.name() {
-            return Err(format!("the answer's version is {version:?}, not {fork}"));
+            return Err(format!("the response's version is {version:?}, not {fork}"));
         }
     }
     read.map_err(error_text)?;
@@ -154,10 +156,10 @@ fn by_version(
         return type_name.resolve().map(|_| Vec::new());
     }
     let version = version(json).map_err(|error| match error.problem() {
-        SszErrorKind::NoValue => format!("{error}; a value without its answer needs its fork"),
+        SszErrorKind::NoValue => format!("{error}; a value without its envelope needs a fork"),
         _ => error_text(error),
     })?;
-    let version = version.ok_or("the answer has no version: say which fork")?;
+    let version = version.ok_or("the response has no version: name the fork")?;
     let fork: Fork = version
         .parse()
         .map_err(|unknown| format!("the version {unknown}"))?;
@@ -166,7 +168,7 @@ fn by_version(
         Schema::for_fork(fork, type_name.preset()?),
     );
     let ty = schema.find(name);
-    let ty = ty.ok_or_else(|| format!("{fork} has no {name}"))?;
+    let ty = ty.ok_or_else(|| format!("{fork} has no type {name}"))?;
     let mut reader = ToSsz::new(schema, ty, InputForm::Enveloped);
     reader.push(json).map_err(error_text)?;
     reader.end().map_err(error_text)
@@ -276,25 +278,25 @@ mod tests {
             to_ssz(&type_name, form, JSON.as_bytes()).unwrap_err()
         };
         for (error, why) in [
-            (of("Checkpoint", "", "", "value"), "say which fork"),
-            (of("Checkpoint", "", "", ""), "needs its fork"),
+            (of("Checkpoint", "", "", "value"), "name the fork"),
+            (of("Checkpoint", "", "", ""), "needs a fork"),
             (of("Checkpoint", "frontier", "", ""), "frontier"),
             (of("Checkpoint", "electra", "sepolia", ""), "sepolia"),
             (
                 of("Checkpoint", "electra", "", "text"),
-                "\"text\" is none of",
+                "auto, value or answer, not \"text\"",
             ),
             (of("Chickpoint", "electra", "", ""), "Chickpoint"),
-            (of("/eth/v1/node/version", "", "", ""), "no route"),
+            (of("/eth/v1/node/version", "", "", ""), "not a route"),
             (
                 of("/eth/v1/beacon/light_client/updates", "", "", ""),
-                "many values",
+                "several values",
             ),
             (
                 of("/eth/v3/validator/blocks/7", "deneb", "", ""),
-                "no one type",
+                "several types",
             ),
-            (of("BeaconBlock", "electra", "", ""), "neither data"),
+            (of("BeaconBlock", "electra", "", ""), "data and result"),
         ] {
             assert!(error.contains(why), "{why}: {error}");
         }

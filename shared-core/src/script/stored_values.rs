@@ -34,19 +34,19 @@ const MAX_TTL_MS: u64 = 100 * 365 * 86_400_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoredValueError {
     /// The hot tier is disabled.
-    #[error("nothing is cached here: sszip_cache is on nowhere")]
+    #[error("the cache is off: no location has \"sszip_cache on\"")]
     Cache,
     /// The value is too long for the hot tier.
     #[error("the value is too long for this worker's share of sszip_cache_memory")]
     Room,
     /// Memory was refused.
-    #[error("no memory")]
+    #[error("out of memory")]
     Memory,
     /// The owner is not reachable.
-    #[error("the cache's owner can't be asked now")]
+    #[error("the cache's owner can't be queried now")]
     Down,
     /// The owner's reply is invalid.
-    #[error("the cache's owner does not answer as it should")]
+    #[error("the cache's owner sent an invalid reply")]
     Owner,
 }
 

@@ -108,34 +108,41 @@ impl From<SszError> for TranscodeError {
 impl fmt::Display for TranscodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TranscodeError::NoVersion => f.write_str("nothing names its fork before its value"),
+            TranscodeError::NoVersion => f.write_str("no fork is named before the value"),
             TranscodeError::Fork(name) => {
-                write!(f, "fork {name:?} is not known, or has no such type")
+                write!(f, "fork {name:?} is unknown, or does not have the type")
             }
             TranscodeError::TwoVersions(head, body) => {
-                write!(f, "its head names the fork {head}, its body {body:?}")
+                write!(f, "the head names the fork {head}, the body {body:?}")
             }
-            TranscodeError::NoDigests => {
-                f.write_str("the node has not said yet which forks there are")
-            }
+            TranscodeError::NoDigests => f.write_str("the node's fork schedule is not known yet"),
             TranscodeError::Digest(digest) => {
                 let digest = const_hex::encode(digest);
-                write!(f, "the fork digest 0x{digest} is not known")
+                write!(f, "the fork digest 0x{digest} is unknown")
             }
             TranscodeError::ForkNotActive(fork, slot) => {
-                write!(f, "slot {slot} is not of the fork {fork}")
+                write!(f, "the fork {fork} is not active at slot {slot}")
             }
             TranscodeError::Invalid(error) => error.fmt(f),
-            TranscodeError::Length(most) => write!(f, "it is more than {most} bytes of SSZ"),
-            TranscodeError::NoValue => f.write_str("it is an error, or null"),
-            TranscodeError::ExtraJson => f.write_str("its JSON says more than its SSZ"),
-            TranscodeError::Untyped => f.write_str("the node has it in another format only"),
-            TranscodeError::Status(status) => write!(f, "its status is {status}, and not 200"),
-            TranscodeError::Coding => f.write_str("its content coding can't be read"),
-            TranscodeError::NoTransform => f.write_str("it must not be changed"),
-            TranscodeError::Memory => f.write_str("there is no memory for it"),
-            TranscodeError::Busy => f.write_str("too many long ones are being made now"),
-            TranscodeError::Failed => f.write_str("something has failed"),
+            TranscodeError::Length(most) => write!(f, "the SSZ is longer than {most} bytes"),
+            TranscodeError::NoValue => f.write_str("it is an error or null"),
+            TranscodeError::ExtraJson => f.write_str(
+                "its JSON has members that its SSZ does not \
+                                                      have",
+            ),
+            TranscodeError::Untyped => f.write_str(
+                "the node sent another format, and its type is \
+                                                    not known",
+            ),
+            TranscodeError::Status(status) => write!(f, "its status is {status}, not 200"),
+            TranscodeError::Coding => f.write_str("its content coding is not supported"),
+            TranscodeError::NoTransform => f.write_str("it has Cache-Control: no-transform"),
+            TranscodeError::Memory => f.write_str("memory is short"),
+            TranscodeError::Busy => f.write_str(
+                "too many long conversions are running; repeat the \
+                                                 request",
+            ),
+            TranscodeError::Failed => f.write_str("internal error"),
         }
     }
 }

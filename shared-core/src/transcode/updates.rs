@@ -90,14 +90,14 @@ pub(super) fn to_json(
             |why: &str| TranscodeError::Invalid(SszError::from_message(at, why).in_element(number));
         let (length, after) = rest
             .split_first_chunk::<LENGTH>()
-            .ok_or_else(|| wrong("the input ends within a length"))?;
+            .ok_or_else(|| wrong("the input ends within the length of an update"))?;
         let length = usize::try_from(u64::from_le_bytes(*length)).ok();
         let (item, after) = length
             .and_then(|length| after.split_at_checked(length))
-            .ok_or_else(|| wrong("it is longer than what there is"))?;
+            .ok_or_else(|| wrong("an update is longer than the rest of the input"))?;
         let (digest, update) = item
             .split_first_chunk::<DIGEST>()
-            .ok_or_else(|| wrong("it has no fork digest"))?;
+            .ok_or_else(|| wrong("an update has no fork digest"))?;
         let fork = digests
             .fork(*digest)
             .ok_or(TranscodeError::Digest(*digest))?;
@@ -131,7 +131,7 @@ fn known_digests(chain: &Chain) -> Result<&ForkDigests, TranscodeError> {
 }
 
 fn list_error(error: ScanError) -> TranscodeError {
-    TranscodeError::Invalid(SszError::from_message(error.offset, "no JSON, or no list"))
+    TranscodeError::Invalid(SszError::from_message(error.offset, "not a JSON array"))
 }
 
 fn in_update(why: TranscodeError, number: u64) -> TranscodeError {
@@ -284,7 +284,7 @@ mod tests {
             json!("x"),
             json!({"code": 500, "message": "m"}),
         ] {
-            assert!(invalid(&json).contains("no list"));
+            assert!(invalid(&json).contains("not a JSON array"));
         }
         let mut unnamed = good.clone();
         unnamed.as_object_mut().unwrap().remove("version");

@@ -49,13 +49,13 @@ fn noise_of_length(id: u32, length: usize) -> String {
 
 fn too_long(id: u32) -> String {
     format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32005,"message":"the answer is longer than may be sent"}}}}"#
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32005,"message":"the response is longer than the limit of its method"}}}}"#
     )
 }
 
 fn no_answer(id: u32) -> String {
     format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"the response of the node has no answer that can be read"}}}}"#
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"the node sent no valid response to this call"}}}}"#
     )
 }
 

@@ -477,11 +477,7 @@ fn error_of(id: &str, code: i32, message: &str) -> String {
 
 fn errors_of(id: &str, status: u16) -> [String; 2] {
     [
-        error_of(
-            id,
-            -32603,
-            "the response of the node has no answer that can be read",
-        ),
+        error_of(id, -32603, "the node sent no valid response to this call"),
         error_of(
             id,
             -32603,
@@ -595,7 +591,11 @@ fn try_case(case: &Case) {
             continue;
         }
         let is_over = call.kind == Kind::Bounded && call.answer.len() > BOUND;
-        let too_long = error_of(&call.id, -32005, "the answer is longer than may be sent");
+        let too_long = error_of(
+            &call.id,
+            -32005,
+            "the response is longer than the limit of its method",
+        );
         let null = case.null(call);
         let error = error_of(&call.id, -32000, "all");
         let mut errors = errors_of(&call.id, case.status);

@@ -34,7 +34,7 @@ METHODS = {
 }
 DENIED = {"code": -32601, "message": "the method does not exist/is not available"}
 ERROR = {"code": -32000, "message": "all"}
-TOO_LONG = {"code": -32005, "message": "the answer is longer than may be sent"}
+TOO_LONG = {"code": -32005, "message": "the response is longer than the limit of its method"}
 SHAPES = [
     *["array"] * 4,
     *("reversed", "short", "more", "null", "object", "error", "text", "html", "empty"),
@@ -272,7 +272,7 @@ def judge(case, elements, text, is_forwarded):
     # bytes before a reset may be lost, and zstd is not decoded in part here
     is_known = case.ending != "reset" and (case.ending == "whole" or case.coding != "zstd")
     is_array = is_good and is_known and isinstance(whole_json(text), list)
-    ours = {"code": -32603, "message": "the response of the node has no answer that can be read"}
+    ours = {"code": -32603, "message": "the node sent no valid response to this call"}
     if case.status >= 300 and case.ending != "before":
         ours["message"] = f"the node answered with status {case.status}"
     for kind, number, id, response in case.calls:

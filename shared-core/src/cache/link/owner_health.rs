@@ -22,9 +22,12 @@ impl OwnerHealthChange {
     /// Returns the text for the log, which follows the owner's name.
     pub fn text(self) -> &'static str {
         match self {
-            Self::Down => "does not answer, the node is asked instead",
-            Self::Replaced => "answers as no owner of this version does, the node is asked instead",
-            Self::Up => "answers again",
+            Self::Down => "does not respond; requests are sent to the node until it does",
+            Self::Replaced => {
+                "does not speak the protocol of this version; requests are sent to \
+                               the node until both have one version"
+            }
+            Self::Up => "responds again",
         }
     }
 }

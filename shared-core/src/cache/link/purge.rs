@@ -13,7 +13,7 @@ pub struct PurgeError(String);
 
 /// What comes of a purge that no owner could be asked for.
 pub(super) fn unreachable_reply() -> AdminReply {
-    let detail = "the cache's owner does not answer: nothing is purged";
+    let detail = "nothing was purged: the cache's owner does not respond; repeat the request";
     (503, problem(503, detail).into())
 }
 
@@ -34,7 +34,10 @@ pub(super) fn send_purge(
         Err(bad) => refused(400, &bad.to_string()),
         Ok(body) => match send(body) {
             true => None,
-            false => refused(503, "memory is short: nothing is purged"),
+            false => refused(
+                503,
+                "nothing was purged: memory is short; repeat the request",
+            ),
         },
     }
 }
@@ -66,9 +69,9 @@ pub fn request(query: &[u8], own: Option<&[u8]>) -> Result<String, PurgeError> {
             "everything" => return Err(bad("without a value")),
             "namespace" => json!(const_hex::encode(namespace_for_name(value.as_bytes()))),
             "method" if is_method(&value) => json!(value),
-            "method" => return Err(bad("the name of a JSON-RPC method")),
+            "method" => return Err(bad("a JSON-RPC method name")),
             "blocks" => {
-                let range = blocks(&value).ok_or_else(|| bad("FROM-TO, decimal numbers"))?;
+                let range = blocks(&value).ok_or_else(|| bad("FROM-TO in decimal digits"))?;
                 json!(range)
             }
             "wrong-chain" => {
@@ -85,35 +88,35 @@ pub fn request(query: &[u8], own: Option<&[u8]>) -> Result<String, PurgeError> {
             }
             _ => {
                 return Err(PurgeError(format!(
-                    "unknown parameter {name:?}: everything, namespace=, method=, blocks= \
-                     and key= are known"
+                    "unknown parameter {name:?}; allowed are everything, namespace=, method=, \
+                     blocks= and key="
                 )))
             }
         };
         if request.insert(name.to_string(), parsed).is_some() {
-            return Err(PurgeError(format!("{name} is there twice")));
+            return Err(PurgeError(format!("{name} occurs twice")));
         }
     }
     let has = |name: &str| request.contains_key(name);
     if request.is_empty() {
         return Err(PurgeError(
-            "the query must say what to purge: everything, namespace=NAME, method=METHOD, \
+            "the query must select entries: everything, namespace=NAME, method=METHOD, \
              blocks=FROM-TO or key=HEX"
                 .into(),
         ));
     }
     if request.len() > 1 && (has("everything") || has("key") || has("wrong-chain")) {
         return Err(PurgeError(
-            "everything, key= and wrong-chain= stand alone".into(),
+            "everything, key= and wrong-chain= can't be combined with other parameters".into(),
         ));
     }
     if has("blocks") && has("method") {
-        return Err(PurgeError("blocks= and method= exclude each other".into()));
+        return Err(PurgeError("blocks= and method= can't be combined".into()));
     }
     if has("blocks") && !has("namespace") {
         let own = own.ok_or_else(|| {
             PurgeError(
-                "blocks= needs a namespace=: blocks of two chains have the same numbers".into(),
+                "blocks= needs namespace=, because blocks of two chains have equal numbers".into(),
             )
         })?;
         request.insert(
@@ -165,19 +168,19 @@ mod tests {
     #[test]
     fn ambiguous_queries_are_rejected() {
         for (query, why) in [
-            ("", "must say what"),
+            ("", "must select entries"),
             ("everything=1", "without a value"),
             ("all", "unknown parameter"),
             ("method=", "JSON-RPC method"),
             ("method=a%0d%0ab", "JSON-RPC method"),
             ("method=a&method=b", "twice"),
-            ("everything&method=a", "stand alone"),
+            ("everything&method=a", "combined with other parameters"),
             ("key=12", "64 hexadecimal"),
-            ("blocks=5", "needs a namespace"),
+            ("blocks=5", "needs namespace="),
             ("namespace=a&blocks=9-5", "FROM-TO"),
             ("namespace=a&blocks=-5", "FROM-TO"),
             ("namespace=a&blocks=%2B5-9", "FROM-TO"),
-            ("namespace=a&blocks=5&method=a", "exclude"),
+            ("namespace=a&blocks=5&method=a", "combined"),
         ] {
             let error = request(query.as_bytes(), None).unwrap_err().to_string();
             assert!(error.contains(why), "{query}: {error}");

@@ -43,7 +43,7 @@ pub enum Role {
 /// The right of one request to fetch the key of a flight while its followers wait. Each flight has
 /// exactly one, and its holder must return it.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "followers wait until it is given back"]
+#[must_use = "followers wait until it is finished or handed over"]
 pub struct Leadership(Key);
 
 impl Leadership {

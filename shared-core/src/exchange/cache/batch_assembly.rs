@@ -189,7 +189,7 @@ fn names_a_call(answer: &Answer, text: &[u8]) -> bool {
 }
 
 const NO_ANSWER: &str =
-    r#"{"code":-32603,"message":"the response of the node has no answer that can be read"}"#;
+    r#"{"code":-32603,"message":"the node sent no valid response to this call"}"#;
 
 /// Formats the error of a call for which the node's response contains no usable response.
 fn unusable(status: u16) -> String {

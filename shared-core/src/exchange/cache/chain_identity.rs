@@ -189,9 +189,9 @@ pub(in crate::exchange) fn suspend(shared: &Shared, scope: &VaryKey, how: &str, 
         shared.purge_memory(None);
         let name = first_part(scope.namespace()).escape_ascii();
         shared.verified.log(format!(
-            "the node of namespace \"{name}\" answers for another chain ({how}): its cache is \
-             off until the namespace is purged or the proxy is reloaded; give each chain a \
-             cache_namespace of its own"
+            "a node of namespace \"{name}\" is on another chain ({how}): nothing is cached there \
+             until the namespace is purged or the proxy is reloaded; set a cache_namespace for \
+             each chain"
         ));
     }
 }

@@ -53,7 +53,12 @@ impl Exchange {
         };
         if !matches!(request.method, b"GET" | b"HEAD") {
             let allow = HeadEdit::set("Allow", b"GET, HEAD");
-            return self.respond_own(405, PLAIN, b"GET tells\n".to_vec(), [allow]);
+            return self.respond_own(
+                405,
+                PLAIN,
+                b"method not allowed: use GET\n".to_vec(),
+                [allow],
+            );
         }
         let format = match Format::from_query(request.query) {
             Ok(format) => format,

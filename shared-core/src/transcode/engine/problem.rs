@@ -119,7 +119,7 @@ impl Problem {
             _ => None,
         };
         of_call.unwrap_or_else(|| {
-            let detail = format!("this answer can't be had as SSZ: {why}");
+            let detail = format!("the response is not available as SSZ: {why}");
             Self::new(&GATEWAY, detail)
         })
     }

@@ -67,13 +67,13 @@ impl RestRequest {
             None => wrong(
                 &problem::FORK,
                 Mode::SszFork,
-                "Eth-Execution-Version names no known fork",
+                "Eth-Execution-Version does not name a known fork",
             ),
             Some(_) if wants_more => wrong(
                 &problem::BODY,
                 Mode::SszVersion,
-                "the node has engine_newPayloadWithWitness, which gives no public_keys: \
-                 only PayloadStatusWithWitness;v=1 can be had",
+                "the node has engine_newPayloadWithWitness, which returns no public_keys: only \
+                 PayloadStatusWithWitness;v=1 is available",
             ),
             Some(fork) => Ok(fork),
         }))
@@ -108,7 +108,7 @@ fn body_problem(why: TranscodeError, type_name: &str) -> RequestProblem {
     let mode = why.mode();
     let problem = match why {
         TranscodeError::Invalid(error) => {
-            let detail = format!("the body is no {type_name}: {error}");
+            let detail = format!("the body is not a valid {type_name}: {error}");
             Problem::new(&problem::DECODE, detail)
         }
         TranscodeError::Length(_) => Problem::new(&problem::LENGTH, why.to_string()),

@@ -124,8 +124,10 @@ fn submission(
     named: Option<Fork>,
     preset: Preset,
 ) -> Result<RestSubmission, Refusal> {
-    let params = split(params).ok_or_else(|| invalid_params("params are no array"))?;
-    let payload = *params.first().ok_or_else(|| invalid_params("no params"))?;
+    let params = split(params).ok_or_else(|| invalid_params("params is not an array"))?;
+    let payload = *params
+        .first()
+        .ok_or_else(|| invalid_params("params is empty"))?;
     let fork = match version {
         1 => Fork::Paris,
         2 if is_present(member(payload, "withdrawals")) => Fork::Shanghai,
@@ -143,7 +145,7 @@ fn submission(
     };
     if params.len() != count {
         return Err(invalid_params(&format!(
-            "{} params, not {count}",
+            "{} params instead of {count}",
             params.len()
         )));
     }
@@ -296,10 +298,10 @@ mod tests {
                 other => panic!("{params}: {other:?}"),
             }
         };
-        assert!(why("[]").contains("no params"));
-        assert!(why("null").contains("no array"));
-        assert!(why("[{}]").contains("1 params, not 4"));
-        assert!(why("[1,2,3,4,5,6,7,8,9,10]").contains("8 params, not 4"));
+        assert!(why("[]").contains("params is empty"));
+        assert!(why("null").contains("not an array"));
+        assert!(why("[{}]").contains("1 params instead of 4"));
+        assert!(why("[1,2,3,4,5,6,7,8,9,10]").contains("8 params instead of 4"));
         let message = why("[{\"parentHash\":\"0x\"},[],\"0x\",[]]");
         assert!(message.contains("params[0].parentHash, byte"), "{message}");
         assert!(message.contains("-32602"), "{message}");

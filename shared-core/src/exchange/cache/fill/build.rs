@@ -343,9 +343,9 @@ impl Fill {
         };
         let name = first_part(scope).escape_ascii();
         self.shared.verified.log(format!(
-            "namespace \"{name}\" follows {node}: what depends on the head of the {api} is not \
-             cached there (reason other-api); give that API a cache_namespace of its own, and a \
-             cache_head with api={setting}"
+            "namespace \"{name}\" follows {node}: responses of the {api} that depend on the head \
+             are not cached there (reason other-api); set a cache_namespace of its own for that \
+             API, and a cache_head with api={setting}"
         ));
     }
 

@@ -75,7 +75,7 @@ impl Fill {
         let (followed, here) = fact.differs_from(&state)?;
         let name = fact.name();
         Some(format!(
-            "{name} is {followed} on the node of cache_head, and {here} here"
+            "{name} is {followed} on the node of cache_head, and {here} on this one"
         ))
     }
 

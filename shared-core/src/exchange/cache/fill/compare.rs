@@ -106,6 +106,9 @@ impl Fill {
         let name = name[..name.len().min(MAX_NAME_BYTES)].escape_ascii();
         let purged = if purges { ", purged" } else { "" };
         let (key, seconds) = (self.hex(), age / 1000);
-        format!("a hit was wrong: {name}, key {key}, stored {seconds} s ago{purged}: {how}")
+        format!(
+            "a hit differs from the node's response: {name}, key {key}, stored {seconds} s \
+                 ago{purged}: {how}"
+        )
     }
 }

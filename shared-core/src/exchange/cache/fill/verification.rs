@@ -50,7 +50,7 @@ impl HitVerification {
     /// Records that the node has no such result now.
     pub(super) fn set_unanswered(&mut self) {
         self.found = Some(ComparisonResult::Different(
-            "now it has nothing, or of another block".to_owned(),
+            "the node now has no result, or one of another block".to_owned(),
         ));
     }
 }
@@ -87,7 +87,7 @@ pub(super) fn difference(sent: &CacheEntry, fetched: &CacheEntry) -> ComparisonR
         text[at..end].escape_ascii().to_string()
     };
     ComparisonResult::Different(format!(
-        "of {} bytes from {at} on \"{}\", now of {} \"{}\"",
+        "{} bytes with \"{}\" at byte {at}, now {} bytes with \"{}\"",
         sent.len(),
         shown(&sent),
         fetched.len(),

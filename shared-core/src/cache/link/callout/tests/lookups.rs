@@ -212,7 +212,7 @@ fn purge_that_was_not_sent_is_reported_as_failed() {
     let (status, problem) = calls.claim_admin_reply(at(1)).unwrap();
     let problem = String::from_utf8(problem).unwrap();
     assert_eq!(status, 503, "{problem}");
-    assert!(problem.contains("nothing is purged"), "{problem}");
+    assert!(problem.contains("nothing was purged"), "{problem}");
 }
 
 #[test]
