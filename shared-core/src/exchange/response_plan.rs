@@ -153,43 +153,70 @@ impl Exchange {
     where
         I: Iterator<Item = Header<'a>> + Clone,
     {
-        let config = Arc::clone(&self.config);
-        if !config.enable {
+        if !self.config.enable {
             return Err(Mode::Off);
         }
         if head.subrequest {
             return Err(Mode::Subrequest);
         }
+        let response = Response::read(head.fields.clone());
         if self.can_be_merged(head.status) {
-            self.part_head(&Response::read(head.fields.clone()), head);
+            self.part_head(&response, head);
             return Ok(ResponsePlan::Merge);
         }
-        let response = Response::read(head.fields.clone());
-        let to_be_made = self.conversion_for(&response, head);
-        match head.status {
-            101 => return Err(Mode::Upgrade),
-            206 if to_be_made.is_some() => {}
-            206 | 304 => {
-                self.set_vary_of_complete_response(head);
-                return Err(Mode::Status);
-            }
-            0..=199 | 204 | 205 => return Err(Mode::Status),
-            _ => {}
-        }
-        if let Some((negotiated, format)) = to_be_made {
+        let conversion = self.conversion_for(&response, head);
+        self.check_status(head, conversion.is_some())?;
+        if let Some((negotiated, format)) = conversion {
             match self.plan_conversion(negotiated, format, &response, head) {
-                Ok(judged) => return judged,
+                Ok(plan) => return plan,
                 // the response keeps its own format
                 Err(why) => self.not_ssz = Some(why.mode()),
             }
         }
+        self.check_compressible(&response)?;
+        self.varies = true;
+        response.vary_accept_encoding_edits(head.host_writes_vary, &mut self.head_edits);
+        let mut whole = self.compression_pipeline(&response, head)?;
+        if self.request.head {
+            self.set_headers_of_compressed_body(&mut whole);
+            return Err(Mode::Head);
+        }
+        if memory::is_short() {
+            return Err(Mode::Memory);
+        }
+        self.plan_buffering(&response, head, whole, is_bounded)
+    }
+
+    /// Returns an error with the reason if a response of this status is sent unchanged. A partial
+    /// response may be converted.
+    fn check_status<'a, I>(
+        &mut self,
+        head: &ResponseHead<I>,
+        is_convertible: bool,
+    ) -> Result<(), Mode>
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        match head.status {
+            101 => Err(Mode::Upgrade),
+            206 if is_convertible => Ok(()),
+            206 | 304 => {
+                self.set_vary_of_complete_response(head);
+                Err(Mode::Status)
+            }
+            0..=199 | 204 | 205 => Err(Mode::Status),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns an error with the reason if coding, media type or `no-transform` forbid compression,
+    /// for any client that accepts it.
+    fn check_compressible(&self, response: &Response<'_>) -> Result<(), Mode> {
         if response.coding == Coding::Other {
             return Err(Mode::Encoded);
         }
-        if !response
-            .content_type
-            .is_some_and(|content_type| config.types.contains(content_type))
-        {
+        let content_type = response.content_type;
+        if !content_type.is_some_and(|content_type| self.config.types.contains(content_type)) {
             return Err(match response.coding {
                 Coding::Identity => Mode::Type,
                 _ => Mode::Encoded,
@@ -198,11 +225,21 @@ impl Exchange {
         if response.no_transform || self.request.no_transform {
             return Err(Mode::NoTransform);
         }
-        self.varies = true;
-        response.vary_accept_encoding_edits(head.host_writes_vary, &mut self.head_edits);
+        Ok(())
+    }
+
+    /// Returns the stages that change the coding of a body for this client, or the reason to send
+    /// the body unchanged.
+    fn compression_pipeline<'a, I>(
+        &self,
+        response: &Response<'_>,
+        head: &ResponseHead<I>,
+    ) -> Result<Box<BodyPipeline>, Mode>
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
         let mut buffered = BufferedBody::for_head(head);
         response.edits_for_compressed_body(&mut buffered.recoded_edits);
-
         let accept = self.request.accept_encoding;
         let inflates = response.coding == Coding::Gzip;
         if inflates && accept.allows_gzip() {
@@ -215,8 +252,8 @@ impl Exchange {
                 at_any_length: accept.refuses_identity() && accept.prefers_gzip(),
             }),
         };
-        let mut whole = Box::new(BodyPipeline::new(stages, buffered));
-        whole.check_length(&config)?;
+        let whole = Box::new(BodyPipeline::new(stages, buffered));
+        whole.check_length(&self.config)?;
         if !inflates {
             if !accept.prefers_gzip() {
                 return Err(Mode::AcceptEncoding);
@@ -225,20 +262,34 @@ impl Exchange {
                 return Err(Mode::HostPolicy);
             }
         }
-        if self.request.head {
-            // a GET would be sent with another length (RFC 9110, 9.3.2 and 8.6)
-            self.head_edits.push(HeadEdit::remove("Content-Length"));
-            if inflates {
-                self.head_edits.push(HeadEdit::remove("Content-Encoding"));
-            }
-            self.head_edits.append(&mut whole.buffered.recoded_edits);
-            return Err(Mode::Head);
+        Ok(whole)
+    }
+
+    /// Sets the headers of the response to HEAD: a GET would be sent with another length and coding
+    /// (RFC 9110, 9.3.2 and 8.6).
+    fn set_headers_of_compressed_body(&mut self, whole: &mut BodyPipeline) {
+        self.head_edits.push(HeadEdit::remove("Content-Length"));
+        if whole.stages.inflates {
+            self.head_edits.push(HeadEdit::remove("Content-Encoding"));
         }
-        if memory::is_short() {
-            return Err(Mode::Memory);
-        }
+        self.head_edits.append(&mut whole.buffered.recoded_edits);
+    }
+
+    /// Returns the plan for a body that is compressed or decompressed: buffered, or as a stream.
+    fn plan_buffering<'a, I>(
+        &mut self,
+        response: &Response<'_>,
+        head: &ResponseHead<I>,
+        mut whole: Box<BodyPipeline>,
+        is_bounded: bool,
+    ) -> Result<ResponsePlan, Mode>
+    where
+        I: Iterator<Item = Header<'a>> + Clone,
+    {
+        let config = Arc::clone(&self.config);
+        let inflates = whole.stages.inflates;
         let declared = whole.buffered.declared;
-        let at_once = head.unbuffered
+        let is_streamed = head.unbuffered
             || config.hold == 0 && declared.is_none()
             || whole.is_beyond_oneshot(&config)
             // a response with a Content-Length can't have trailers
@@ -246,7 +297,7 @@ impl Exchange {
             || response
                 .content_type
                 .is_some_and(media_type::is_event_stream);
-        if at_once && !inflates && !is_bounded {
+        if is_streamed && !inflates && !is_bounded {
             return self.plan_stream(&mut whole.buffered);
         }
         match declared.map(|length| whole.buffered.reserve_for_length(&config, length)) {

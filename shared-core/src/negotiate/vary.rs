@@ -1,5 +1,7 @@
 //! `Vary` (RFC 9110, section 12.5.5).
 
+use std::borrow::Cow;
+
 use super::list_header::trim;
 
 /// Whether `name` is among the members of the header lines. `*` matches every name.
@@ -27,6 +29,29 @@ pub fn remove_name<'a>(lines: impl Iterator<Item = &'a [u8]>, name: &str) -> Vec
     })
 }
 
+/// Returns `Vary` of a response with these lines of `Vary`; `None` if it has none. A response that
+/// `varies_on_encoding` names `Accept-Encoding`, unless the host adds the name itself.
+pub fn complete_vary(
+    lines: &[&[u8]],
+    varies_on_encoding: bool,
+    adds_encoding: bool,
+) -> Option<Cow<'static, [u8]>> {
+    const NAME: &str = "Accept-Encoding";
+    if lines.is_empty() {
+        // the usual case
+        return adds_encoding.then_some(Cow::Borrowed(NAME.as_bytes()));
+    }
+    let all = || lines.iter().copied();
+    let vary = if varies_on_encoding && !adds_encoding {
+        remove_name(all(), NAME)
+    } else if !varies_on_encoding || covers(all(), NAME) {
+        remove_name(all(), "")
+    } else {
+        add_name(all(), NAME)
+    };
+    (!vary.is_empty()).then_some(Cow::Owned(vary))
+}
+
 /// Returns the members of a line, which are tokens: a quote has no meaning here, and an unclosed
 /// one must not hide the members after it.
 fn members(line: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -49,7 +74,7 @@ fn joined<'a>(lines: impl Iterator<Item = &'a [u8]>, keep: impl Fn(&[u8]) -> boo
 
 #[cfg(test)]
 mod tests {
-    use super::{add_name, covers, remove_name};
+    use super::{add_name, complete_vary, covers, remove_name};
 
     fn lines<'a>(values: &'a [&str]) -> impl Iterator<Item = &'a [u8]> + Clone {
         values.iter().map(|value| value.as_bytes())
@@ -83,5 +108,26 @@ mod tests {
         assert_eq!(add_name(lines(&[]), "X"), b"X");
         assert_eq!(remove_name(lines(&["A, x", "B"]), "X"), b"A, B");
         assert_eq!(remove_name(lines(&["x"]), "X"), b"");
+    }
+
+    #[test]
+    fn accept_encoding_is_named_once_unless_the_host_adds_it() {
+        let vary = |lines: &[&str], varies, adds| {
+            let lines: Vec<&[u8]> = lines.iter().map(|line| line.as_bytes()).collect();
+            let vary = complete_vary(&lines, varies, adds)?;
+            Some(String::from_utf8(vary.into_owned()).unwrap())
+        };
+        for (lines, varies, adds, expected) in [
+            (&[][..], false, false, None),
+            (&[], true, true, Some("Accept-Encoding")),
+            (&[], true, false, None),
+            (&["Origin", "Accept"], false, false, Some("Origin, Accept")),
+            (&["Origin"], true, true, Some("Origin, Accept-Encoding")),
+            (&["accept-encoding"], true, true, Some("accept-encoding")),
+            (&["Origin, Accept-Encoding"], true, false, Some("Origin")),
+            (&["Accept-Encoding"], true, false, None),
+        ] {
+            assert_eq!(vary(lines, varies, adds).as_deref(), expected, "{lines:?}");
+        }
     }
 }

@@ -58,33 +58,15 @@ impl Exchange {
             }
         }
         let trusted = shared.may_send_from_memory(lookup.now);
-        if !lookup.bypass {
-            let hot = shared.hot();
-            if let (Some(hot), None) = (hot, sought.id) {
-                self.remove_invalidated(hot, &key, lookup);
-            }
-            let entry = hot.and_then(|hot| hot.get(&key, lookup.now));
-            let entry = entry.filter(|entry| trusted && self.matches_other_format(&key, entry));
-            if let Some(entry) = entry {
-                self.keep_stale(&entry);
-                self.cache_status = CacheStatus::Miss;
-                if let Some(found) =
-                    self.respond_from_entry(&key, Arc::clone(&entry), sought.id, lookup)
-                {
-                    // a response to a range or HEAD is no complete one to compare with
-                    if sought.is_whole && !matches!(found, LookupResult::Miss) {
-                        self.verify(&entry, scope, lookup, target);
-                    }
-                    return found;
-                }
-            }
-            self.cache_status = CacheStatus::Miss;
-            if trusted && sought.is_whole {
-                self.find_stale_entry(sought, lookup);
-            }
-        }
         if lookup.bypass {
             self.reason = Reason::Bypass;
+        } else if let Some((entry, found)) = self.find_in_hot_tier(&shared, sought, lookup, trusted)
+        {
+            // a response to a range or HEAD is no complete one to compare with
+            if sought.is_whole && !matches!(found, LookupResult::Miss) {
+                self.verify(&entry, scope, lookup, target);
+            }
+            return found;
         }
         if self.request.cache.no_store {
             self.reason = Reason::RequestNoStore;
@@ -93,6 +75,58 @@ impl Exchange {
             // the response is not a complete one, or must not be stored
             return LookupResult::Miss;
         }
+        match self.join_flight_or_fetch(&shared, sought, scope, lookup, trusted) {
+            FetchDecision::Fetch(token) => {
+                let fill = self.new_fill(target(), scope.clone(), token, lookup);
+                self.fetch(fill, lookup)
+            }
+            FetchDecision::Respond(found) => found,
+        }
+    }
+
+    /// Looks up one response in the hot tier. Returns the entry and the result if it can be sent. A
+    /// stale entry is remembered, because it may be sent if the node fails.
+    fn find_in_hot_tier(
+        &mut self,
+        shared: &Shared,
+        sought: &LookupTarget<'_>,
+        lookup: &LookupRequest<'_>,
+        trusted: bool,
+    ) -> Option<(Arc<CacheEntry>, LookupResult)> {
+        let key = sought.key;
+        let hot = shared.hot();
+        if let (Some(hot), None) = (hot, sought.id) {
+            self.remove_invalidated(hot, &key, lookup);
+        }
+        let entry = hot.and_then(|hot| hot.get(&key, lookup.now));
+        let entry = entry.filter(|entry| trusted && self.matches_other_format(&key, entry));
+        self.cache_status = CacheStatus::Miss;
+        if let Some(entry) = entry {
+            self.keep_stale(&entry);
+            if let Some(found) =
+                self.respond_from_entry(&key, Arc::clone(&entry), sought.id, lookup)
+            {
+                return Some((entry, found));
+            }
+        }
+        self.cache_status = CacheStatus::Miss;
+        if trusted && sought.is_whole {
+            self.find_stale_entry(sought, lookup);
+        }
+        None
+    }
+
+    /// Joins the flight of the key, as leader or follower, if requests for it are coalesced or an
+    /// owner is to be queried first.
+    fn join_flight_or_fetch(
+        &mut self,
+        shared: &Arc<Shared>,
+        sought: &LookupTarget<'_>,
+        scope: &VaryKey,
+        lookup: &LookupRequest<'_>,
+        trusted: bool,
+    ) -> FetchDecision {
+        let key = sought.key;
         // a stale entry is sent meanwhile because another request fetches the new one
         let unkept = shared.unkept.get(&key, lookup.now);
         let may_share = sought.coalesces
@@ -102,51 +136,36 @@ impl Exchange {
         let coalesces = may_share || self.may_send_stale(lookup);
         let joins = coalesces || shared.owner().is_some_and(OwnerClient::is_up);
         let (namespace, since) = self.lookup_snapshot(scope, lookup.now);
-        let token = match lookup.waiter {
-            Some(waiter) if joins && !lookup.bypass => {
-                // an uncacheable response is not stored by other processes either
-                let in_vain = unkept.is_some();
-                let part = join_flight(
-                    &shared, key, waiter, &namespace, coalesces, in_vain, lookup.now,
-                );
-                match part {
-                    FlightRole::Leads(Some(token)) if trusted => {
-                        // another event loop may have stored it since the hot tier was searched
-                        match self.find_landed_entry(&key, sought, lookup) {
-                            Some(entry) => {
-                                shared.finish(token, FlightOutcome::Answer(Arc::clone(&entry)));
-                                if let Some(found) =
-                                    self.respond_from_entry(&key, entry, sought.id, lookup)
-                                {
-                                    return found;
-                                }
-                                None
-                            }
-                            None => Some(token),
-                        }
-                    }
-                    FlightRole::Leads(token) => token,
-                    FlightRole::Follows if self.may_send_stale(lookup) => {
-                        shared.leave(&key, waiter);
-                        if let Some(found) = self.respond_stale(CacheStatus::Updating, lookup) {
-                            return found;
-                        }
-                        None
-                    }
-                    FlightRole::Follows | FlightRole::Bypasses => {
-                        let awaited = WaitTarget::Answer(key, since);
-                        return LookupResult::InFlight(WaitingRequest::new(
-                            &shared, waiter, awaited,
-                        ));
-                    }
-                }
-            }
-            _ => None,
+        let Some(waiter) = lookup.waiter.filter(|_| joins && !lookup.bypass) else {
+            return FetchDecision::Fetch(None);
         };
-        self.fetch(
-            self.new_fill(target(), scope.clone(), token, lookup),
-            lookup,
-        )
+        // an uncacheable response is not stored by other processes either
+        let in_vain = unkept.is_some();
+        let role = join_flight(
+            shared, key, waiter, &namespace, coalesces, in_vain, lookup.now,
+        );
+        match role {
+            FlightRole::Leads(Some(token)) if trusted => {
+                // another event loop may have stored it since the hot tier was searched
+                let Some(entry) = self.find_landed_entry(&key, sought, lookup) else {
+                    return FetchDecision::Fetch(Some(token));
+                };
+                shared.finish(token, FlightOutcome::Answer(Arc::clone(&entry)));
+                FetchDecision::respond_or_fetch(
+                    self.respond_from_entry(&key, entry, sought.id, lookup),
+                )
+            }
+            FlightRole::Leads(token) => FetchDecision::Fetch(token),
+            FlightRole::Follows if self.may_send_stale(lookup) => {
+                shared.leave(&key, waiter);
+                FetchDecision::respond_or_fetch(self.respond_stale(CacheStatus::Updating, lookup))
+            }
+            FlightRole::Follows | FlightRole::Bypasses => {
+                let awaited = WaitTarget::Answer(key, since);
+                let waiting = WaitingRequest::new(shared, waiter, awaited);
+                FetchDecision::Respond(LookupResult::InFlight(waiting))
+            }
+        }
     }
 
     /// Searches the hot tier for an entry that another request may have stored meanwhile.
@@ -265,6 +284,20 @@ impl Exchange {
         let mut fill = self.new_fill(target(), scope.clone(), token, lookup);
         fill.rekeyed = parted;
         self.fetch(fill, lookup)
+    }
+}
+
+/// The decision of a lookup that found no entry at once.
+enum FetchDecision {
+    /// The response is fetched, by the leader of a flight or without one.
+    Fetch(Option<Leadership>),
+    /// The lookup has another result: an entry, or a wait for the flight.
+    Respond(LookupResult),
+}
+
+impl FetchDecision {
+    fn respond_or_fetch(found: Option<LookupResult>) -> Self {
+        found.map_or(Self::Fetch(None), Self::Respond)
     }
 }
 

@@ -255,8 +255,34 @@ impl Exchange {
         // room for these headers, Vary, Content-Encoding, Cache-Status, Content-Length, and Age for
         // a resource
         self.head_edits.reserve(meta.fields.len() + 5);
+        let vary_lines = self.copy_stored_headers(entry, gzip);
+        let adds_encoding = self.varies && !lookup.host_writes_vary;
+        if let Some(vary) = vary::complete_vary(&vary_lines, self.varies, adds_encoding) {
+            self.head_edits.push(HeadEdit::set("Vary", vary));
+        }
+        if gzip {
+            self.head_edits
+                .push(HeadEdit::set("Content-Encoding", b"gzip"));
+        }
+        self.set_hit_status(entry, lookup.now);
+        if let Some(body) = &body {
+            self.set_content_length(usize::try_from(body.length()).unwrap_or(usize::MAX));
+        }
+        let mut answer = Box::new(ResponseBody {
+            status: meta.status,
+            stored: Some(body.unwrap_or_default()),
+            borrowed,
+            ..ResponseBody::default()
+        });
+        self.finish_resource(&mut answer, entry, lookup);
+        answer
+    }
+
+    /// Sets the stored headers, except those that are not sent and those of the node's coding.
+    /// Returns the lines of `Vary`, with the headers that select the format.
+    fn copy_stored_headers<'e>(&mut self, entry: &'e CacheEntry, gzip: bool) -> Vec<&'e [u8]> {
         let mut vary_lines: Vec<&[u8]> = Vec::new();
-        for (name, value) in &meta.fields {
+        for (name, value) in &entry.meta().fields {
             let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
             if self.hides(name) {
                 continue;
@@ -284,51 +310,21 @@ impl Exchange {
                 self.head_edits.push(HeadEdit::set(name, value));
             }
         }
-        let lines = || vary_lines.iter().copied();
-        if self.request.varies_on_accept() && !vary::covers(lines(), "Accept") {
+        if self.request.varies_on_accept() && !vary::covers(vary_lines.iter().copied(), "Accept") {
             vary_lines.push(b"Accept");
         }
-        let lines = || vary_lines.iter().copied();
-        if vary_lines.is_empty() {
-            // no Vary is the usual case
-            if self.varies && !lookup.host_writes_vary {
-                self.head_edits
-                    .push(HeadEdit::set("Vary", b"Accept-Encoding"));
-            }
-        } else {
-            let vary = if self.varies && lookup.host_writes_vary {
-                vary::remove_name(lines(), "Accept-Encoding")
-            } else if !self.varies || vary::covers(lines(), "Accept-Encoding") {
-                vary::remove_name(lines(), "")
-            } else {
-                vary::add_name(lines(), "Accept-Encoding")
-            };
-            if !vary.is_empty() {
-                self.head_edits.push(HeadEdit::set("Vary", vary));
-            }
-        }
-        if gzip {
-            self.head_edits
-                .push(HeadEdit::set("Content-Encoding", b"gzip"));
-        }
+        vary_lines
+    }
+
+    /// Sets `Cache-Status` of a hit, with the remaining lifetime.
+    fn set_hit_status(&mut self, entry: &CacheEntry, now: u64) {
         // format! costs much for this little text
-        let left = seconds_left(meta.expires_at, lookup.now);
+        let left = seconds_left(entry.meta().expires_at, now);
         let mut cache_status = Vec::with_capacity(40);
         cache_status.extend_from_slice(b"sszip; hit; ttl=");
         cache_status.extend_from_slice(itoa::Buffer::new().format(left).as_bytes());
         self.head_edits
             .push(HeadEdit::set("Cache-Status", cache_status));
-        if let Some(body) = &body {
-            self.set_content_length(usize::try_from(body.length()).unwrap_or(usize::MAX));
-        }
-        let mut answer = Box::new(ResponseBody {
-            status: meta.status,
-            stored: Some(body.unwrap_or_default()),
-            borrowed,
-            ..ResponseBody::default()
-        });
-        self.finish_resource(&mut answer, entry, lookup);
-        answer
     }
 }
 

@@ -9,7 +9,7 @@ use super::{template, InputState, MemberStep, NextToken, ToSsz, ValueSkipper};
 use crate::ssz::check::{bitlist, bitvector};
 use crate::ssz::error::SszErrorKind;
 use crate::ssz::rlp::encode_header;
-use crate::ssz::schema::{Container, Json, Kind, Limit, Type, TypeId, OFFSET};
+use crate::ssz::schema::{Container, Json, Kind, Limit, Type, TypeId, Words, OFFSET};
 
 /// The result of reading a value as far as the input lasts.
 pub(super) enum ReadProgress {
@@ -17,6 +17,16 @@ pub(super) enum ReadProgress {
     /// The value was opened; its elements or fields follow.
     Opened(MemberStep),
     Part,
+}
+
+/// Advances by the sign that opens an array or an object.
+fn expect_opening(first: u8, sign: u8, expected: &str, at: &mut usize) -> Result<(), HexError> {
+    if first != sign {
+        let why = format!("{}, not {expected}", token_kind(first));
+        return Err(TokenError::new(*at, why).into());
+    }
+    *at += 1;
+    Ok(())
 }
 
 impl<'s> ToSsz<'s> {
@@ -104,184 +114,255 @@ impl<'s> ToSsz<'s> {
         let Some(first) = rest.first() else {
             return self.consumed(ty, place, None, at);
         };
-        let wrong = |why: String| HexError::from(TokenError::new(*at, why));
-        let wrong_bits =
-            |why: String, len: usize| HexError::from(TokenError::new(*at + len - 1, why));
         let len = match &ty.kind {
             Kind::Container(container) if ty.json == Json::Rlp => {
-                let mut witness = Witness::new(self.schema, ty, container, &mut self.output)?;
-                let (end, is_over) = witness.read(bytes, *at, &mut self.output)?;
-                *at = end;
-                if is_over {
-                    return Ok(ReadProgress::Whole);
-                }
-                self.expect = NextToken::Rlp(Box::new(witness));
-                return Ok(ReadProgress::Part);
+                return self.read_witness(ty, container, bytes, at);
             }
             Kind::Container(container) => {
-                if let Some(template) = &container.template {
-                    let place = ty.size.map(|_| place);
-                    if let Some(len) = template::read(template, rest, place, &mut self.output)? {
-                        return self.consumed(ty, 0, Some(len), at);
-                    }
-                }
-                if *first != b'{' {
-                    return Err(wrong(format!("{}, not an object", token_kind(*first))));
-                }
-                *at += 1;
-                return self.open_container(ty, container, place);
+                return self.read_container(ty, container, place, bytes, at);
             }
             Kind::Vector(of, len) => {
-                if *first != b'[' {
-                    return Err(wrong(format!("{}, not an array", token_kind(*first))));
-                }
-                *at += 1;
+                expect_opening(*first, b'[', "an array", at)?;
                 return self.open_list(*of, *len as u64, true, place);
             }
             Kind::List(of, limit) => {
-                if *first != b'[' {
-                    return Err(wrong(format!("{}, not an array", token_kind(*first))));
-                }
-                *at += 1;
+                expect_opening(*first, b'[', "an array", at)?;
                 return self.open_list(*of, limit.max(), false, place);
             }
             Kind::Union(options) => {
-                if *first != b'{' {
-                    return Err(wrong(format!("{}, not an object", token_kind(*first))));
-                }
-                *at += 1;
-                self.open(Frame::Union(Union {
-                    options,
-                    chosen: None,
-                    has_data: false,
-                }))?;
-                return Ok(ReadProgress::Opened(MemberStep::Name(true)));
+                expect_opening(*first, b'{', "an object", at)?;
+                return self.open_union(options);
             }
-            Kind::Bitlist(limit) => {
-                let start = self.output.len();
-                let most = limit.max().saturating_add(1).div_ceil(8);
-                match hex::read_string(rest, most, &mut self.output)? {
-                    Some(len) => {
-                        bitlist(&self.output.bytes[start..], *limit)
-                            .map_err(|why| wrong_bits(why, len))?;
-                        Some(len)
-                    }
-                    None => return self.hex(ty, place, bytes, at),
-                }
-            }
-            Kind::Bitvector(bits) => {
-                let to = &mut self.output.bytes[place..place + bits.div_ceil(8)];
-                match hex::read_exact(rest, to) {
-                    Some(len) => {
-                        bitvector(to, *bits).map_err(|why| wrong_bits(why, len))?;
-                        Some(len)
-                    }
-                    None => return self.hex(ty, place, bytes, at),
-                }
-            }
-            Kind::Optional(of) => {
-                return match literal(rest, b"null", *at) {
-                    Ok(Some(len)) => {
-                        *at += len;
-                        Ok(ReadProgress::Whole)
-                    }
-                    Ok(None) => self.consumed(ty, place, None, at),
-                    Err(_) => {
-                        let of = self.schema.get(*of);
-                        let place = match of.size {
-                            Some(size) => self.output.zeros(size)?,
-                            None => {
-                                let place = self.output.zeros(OFFSET)?;
-                                self.output.bytes[place] = OFFSET as u8;
-                                place
-                            }
-                        };
-                        self.read_value_cold(of, place, bytes, at)
-                    }
-                };
-            }
-            Kind::Boolean => match first {
-                b't' => literal(rest, b"true", *at)?.inspect(|_| self.output.bytes[place] = 1),
-                b'f' => literal(rest, b"false", *at)?,
-                other => {
-                    return Err(wrong(format!("{}, not a boolean", token_kind(*other))));
-                }
-            },
-            Kind::Uint(1 | 2 | 4 | 8) => {
+            Kind::Bitlist(limit) => return self.read_bitlist(ty, *limit, place, bytes, at),
+            Kind::Bitvector(bits) => return self.read_bitvector(ty, *bits, place, bytes, at),
+            Kind::Optional(of) => return self.read_optional(ty, *of, place, bytes, at),
+            Kind::Text(limit) => return self.read_truncated_text(ty, *limit, place, bytes, at),
+            Kind::Boolean => self.read_boolean(place, rest, *at)?,
+            Kind::Uint(size @ (1 | 2 | 4 | 8)) => {
                 let read = quoted_u64(rest).map_err(|wrong| shift_error(*at, wrong))?;
-                let size = ty.size.unwrap_or(0);
-                match read {
-                    Some((value, len)) => {
-                        let value = value.to_le_bytes();
-                        let (value, rest) = value.split_at(size);
-                        if rest.iter().any(|byte| *byte != 0) {
-                            return Err(wrong(format!("more than {} bits", 8 * size)));
-                        }
-                        self.output.bytes[place..place + size].copy_from_slice(value);
-                        Some(len)
-                    }
-                    None => None,
-                }
+                self.write_uint(
+                    *size,
+                    place,
+                    *at,
+                    read.map(|(value, len)| (value.to_le_bytes(), len)),
+                )?
             }
             Kind::Uint(size) => {
                 let read = quoted_u256(rest).map_err(|wrong| shift_error(*at, wrong))?;
-                match read {
-                    Some((value, len)) => {
-                        let (value, rest) = value.split_at(*size);
-                        if rest.iter().any(|byte| *byte != 0) {
-                            return Err(wrong(format!("more than {} bits", 8 * size)));
-                        }
-                        self.output.bytes[place..place + size].copy_from_slice(value);
-                        Some(len)
-                    }
-                    None => None,
-                }
+                self.write_uint(*size, place, *at, read)?
             }
-            Kind::Quantity(size) => match text(rest).map_err(|wrong| shift_error(*at, wrong))? {
-                Some((text, len)) => {
-                    let value = quantity(&text).map_err(|why| wrong(why.into()))?;
-                    let (value, rest) = value.split_at(*size);
-                    if rest.iter().any(|byte| *byte != 0) {
-                        return Err(wrong(format!("more than {} bits", 8 * size)));
-                    }
-                    self.output.bytes[place..place + size].copy_from_slice(value);
-                    Some(len)
-                }
-                None => None,
-            },
-            Kind::Text(limit) => {
-                let read = text_prefix(rest, *limit).map_err(|wrong| shift_error(*at, wrong))?;
-                let Some((text, len)) = read else {
-                    return self.consumed(ty, place, None, at);
-                };
-                let limit = usize::try_from(*limit).unwrap_or(usize::MAX);
-                let mut ends = (0..=text.len().min(limit)).rev();
-                let end = ends.find(|end| text.is_char_boundary(*end));
-                let text = &text[..end.unwrap_or(0)];
-                let start = self.output.zeros(text.len())?;
-                self.output.bytes[start..].copy_from_slice(text.as_bytes());
-                match len {
-                    TokenLength::Whole(len) => Some(len),
-                    TokenLength::Cut(len) => {
-                        *at += len;
-                        self.expect = NextToken::Skip(ValueSkipper::in_string());
-                        return Ok(ReadProgress::Opened(MemberStep::Stored(InputState::All)));
-                    }
-                }
-            }
-            Kind::Enum(words) => match text(rest).map_err(|wrong| shift_error(*at, wrong))? {
-                Some((text, len)) => match words.find(&text) {
-                    Some(word) => {
-                        self.output.bytes[place] = word;
-                        Some(len)
-                    }
-                    None => return Err(wrong(format!("not one of {}", words.join(", ")))),
-                },
-                None => None,
-            },
+            Kind::Quantity(size) => self.read_quantity(*size, place, rest, *at)?,
+            Kind::Enum(words) => self.read_enum(words, place, rest, *at)?,
             Kind::ByteVector(_) | Kind::ByteList(_) => None,
         };
         self.consumed(ty, place, len, at)
+    }
+
+    /// Reads an execution witness, whose byte strings are RLP in SSZ.
+    fn read_witness(
+        &mut self,
+        ty: &'s Type,
+        container: &'s Container,
+        bytes: &[u8],
+        at: &mut usize,
+    ) -> Result<ReadProgress, HexError> {
+        let mut witness = Witness::new(self.schema, ty, container, &mut self.output)?;
+        let (end, is_over) = witness.read(bytes, *at, &mut self.output)?;
+        *at = end;
+        if is_over {
+            return Ok(ReadProgress::Whole);
+        }
+        self.expect = NextToken::Rlp(Box::new(witness));
+        Ok(ReadProgress::Part)
+    }
+
+    /// Reads an object by the template of its type if it has the usual form, and opens it otherwise.
+    fn read_container(
+        &mut self,
+        ty: &'s Type,
+        container: &'s Container,
+        place: usize,
+        bytes: &[u8],
+        at: &mut usize,
+    ) -> Result<ReadProgress, HexError> {
+        let rest = &bytes[*at..];
+        if let Some(template) = &container.template {
+            let place = ty.size.map(|_| place);
+            if let Some(len) = template::read(template, rest, place, &mut self.output)? {
+                return self.consumed(ty, 0, Some(len), at);
+            }
+        }
+        expect_opening(rest[0], b'{', "an object", at)?;
+        self.open_container(ty, container, place)
+    }
+
+    fn open_union(&mut self, options: &'s [(u8, TypeId)]) -> Result<ReadProgress, HexError> {
+        self.open(Frame::Union(Union {
+            options,
+            chosen: None,
+            has_data: false,
+        }))?;
+        Ok(ReadProgress::Opened(MemberStep::Name(true)))
+    }
+
+    fn read_bitlist(
+        &mut self,
+        ty: &'s Type,
+        limit: Limit,
+        place: usize,
+        bytes: &[u8],
+        at: &mut usize,
+    ) -> Result<ReadProgress, HexError> {
+        let start = self.output.len();
+        let most = limit.max().saturating_add(1).div_ceil(8);
+        let Some(len) = hex::read_string(&bytes[*at..], most, &mut self.output)? else {
+            return self.hex(ty, place, bytes, at);
+        };
+        bitlist(&self.output.bytes[start..], limit)
+            .map_err(|why| TokenError::new(*at + len - 1, why))?;
+        self.consumed(ty, place, Some(len), at)
+    }
+
+    fn read_bitvector(
+        &mut self,
+        ty: &'s Type,
+        bits: usize,
+        place: usize,
+        bytes: &[u8],
+        at: &mut usize,
+    ) -> Result<ReadProgress, HexError> {
+        let to = &mut self.output.bytes[place..place + bits.div_ceil(8)];
+        let Some(len) = hex::read_exact(&bytes[*at..], to) else {
+            return self.hex(ty, place, bytes, at);
+        };
+        bitvector(to, bits).map_err(|why| TokenError::new(*at + len - 1, why))?;
+        self.consumed(ty, place, Some(len), at)
+    }
+
+    /// Reads `null`, which is an empty list in SSZ, or a value, which is a list of one element.
+    fn read_optional(
+        &mut self,
+        ty: &'s Type,
+        of: TypeId,
+        place: usize,
+        bytes: &[u8],
+        at: &mut usize,
+    ) -> Result<ReadProgress, HexError> {
+        if let Ok(len) = literal(&bytes[*at..], b"null", *at) {
+            return self.consumed(ty, place, len, at);
+        }
+        let of = self.schema.get(of);
+        let place = match of.size {
+            Some(size) => self.output.zeros(size)?,
+            None => {
+                let place = self.output.zeros(OFFSET)?;
+                self.output.bytes[place] = OFFSET as u8;
+                place
+            }
+        };
+        self.read_value_cold(of, place, bytes, at)
+    }
+
+    /// Reads a text and truncates it to `limit` bytes, between two characters.
+    fn read_truncated_text(
+        &mut self,
+        ty: &'s Type,
+        limit: u64,
+        place: usize,
+        bytes: &[u8],
+        at: &mut usize,
+    ) -> Result<ReadProgress, HexError> {
+        let read = text_prefix(&bytes[*at..], limit).map_err(|wrong| shift_error(*at, wrong))?;
+        let Some((text, len)) = read else {
+            return self.consumed(ty, place, None, at);
+        };
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut ends = (0..=text.len().min(limit)).rev();
+        let end = ends.find(|end| text.is_char_boundary(*end));
+        let text = &text[..end.unwrap_or(0)];
+        let start = self.output.zeros(text.len())?;
+        self.output.bytes[start..].copy_from_slice(text.as_bytes());
+        match len {
+            TokenLength::Whole(len) => self.consumed(ty, place, Some(len), at),
+            TokenLength::Cut(len) => {
+                *at += len;
+                self.expect = NextToken::Skip(ValueSkipper::in_string());
+                Ok(ReadProgress::Opened(MemberStep::Stored(InputState::All)))
+            }
+        }
+    }
+
+    /// Reads a boolean; returns the length of its token, or `None` if the token is incomplete.
+    fn read_boolean(
+        &mut self,
+        place: usize,
+        rest: &[u8],
+        at: usize,
+    ) -> Result<Option<usize>, HexError> {
+        Ok(match rest[0] {
+            b't' => literal(rest, b"true", at)?.inspect(|_| self.output.bytes[place] = 1),
+            b'f' => literal(rest, b"false", at)?,
+            other => {
+                let why = format!("{}, not a boolean", token_kind(other));
+                return Err(TokenError::new(at, why).into());
+            }
+        })
+    }
+
+    /// Reads a quantity; returns the length of its token, or `None` if the token is incomplete.
+    fn read_quantity(
+        &mut self,
+        size: usize,
+        place: usize,
+        rest: &[u8],
+        at: usize,
+    ) -> Result<Option<usize>, HexError> {
+        let Some((text, len)) = text(rest).map_err(|wrong| shift_error(at, wrong))? else {
+            return Ok(None);
+        };
+        let value = quantity(&text).map_err(|why| TokenError::new(at, why))?;
+        self.write_uint(size, place, at, Some((value, len)))
+    }
+
+    /// Reads a word of an enumeration; returns the length of its token, or `None` if the token is
+    /// incomplete.
+    fn read_enum(
+        &mut self,
+        words: &Words,
+        place: usize,
+        rest: &[u8],
+        at: usize,
+    ) -> Result<Option<usize>, HexError> {
+        let Some((text, len)) = text(rest).map_err(|wrong| shift_error(at, wrong))? else {
+            return Ok(None);
+        };
+        let Some(word) = words.find(&text) else {
+            let why = format!("none of {}", words.join(", "));
+            return Err(TokenError::new(at, why).into());
+        };
+        self.output.bytes[place] = word;
+        Ok(Some(len))
+    }
+
+    /// Writes a number, little-endian, with `size` bytes if it has no more; returns the length of
+    /// its token.
+    fn write_uint<const N: usize>(
+        &mut self,
+        size: usize,
+        place: usize,
+        at: usize,
+        number: Option<([u8; N], usize)>,
+    ) -> Result<Option<usize>, HexError> {
+        let Some((value, len)) = number else {
+            return Ok(None);
+        };
+        let (value, rest) = value.split_at(size);
+        if rest.iter().any(|byte| *byte != 0) {
+            let why = format!("more than {} bits", 8 * size);
+            return Err(TokenError::new(at, why).into());
+        }
+        self.output.bytes[place..place + size].copy_from_slice(value);
+        Ok(Some(len))
     }
 
     /// Calls [`value`](Self::value) without inlining, where speed does not matter.
