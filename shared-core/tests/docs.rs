@@ -17,39 +17,51 @@ use sszip_core::config::schema::schema;
 use sszip_core::jsonrpc::method_spec::{to_spec, FORMS};
 use sszip_core::jsonrpc::methods::{self, BlockParam, Method, ResultBlockPath};
 
-const ABOVE: &str = "\
-<!-- Made from shared-core/src/jsonrpc/methods.rs by the test `docs`; do not edit. -->
+const INTRODUCTION: &str = "\
+<!-- Generated from shared-core/src/jsonrpc/methods.rs by the test `docs`; do not edit. -->
 
 # Methods
 
-What is kept of a JSON-RPC answer depends on the block that it is about. An
-**immutable** answer never changes: it is of a block that its hash names, or of
-the chain alone. An answer **by finality** is of a block that is named by its
-number, or of a transaction: as long as that block may still be replaced by
-another one it is `unfinalized` and kept for a short time, and once the block is
-final it is immutable too. Which blocks are final is known where
-`sszip_cache_head` (or `[[head]]` in cached.toml) names a node to follow, and
-judged by what was known when the node was asked; without it nothing is final but
-what a hash names.
+This page lists the JSON-RPC methods whose responses sszip caches, and defines how operators add
+methods or replace a row.
 
-A **tip** answer depends on the head of the chain and is over with the next block;
-so is one by finality that was asked at `latest`, `safe` or `finalized`, or
-without a block, which means `latest`. What was asked at `pending` is not kept,
-and neither is anything of a method that is **never** kept: one that changes
-something, belongs to one caller or says how one node is. A **config** answer says
-how the chain's nodes are set up, which an upgrade changes. A method that is not in
-the table is among those, unless [an operator adds it](#methods-of-your-own). Errors and `null` are not kept, whatever the
-method; nor is a trace of a block of which one transaction has an `error` in place
-of a trace (one that is a trace itself has the `error` of a call that reverted). What is of a block above the followed head is a tip, and what has
-an `l1BatchNumber` of `null` is `unfinalized`, though a hash names its block.
-`p[0]` is a call's first parameter; where a block can be given by its hash too, or
-in an object of EIP-1898 (without `requireCanonical`), an answer for a hash is
+## Classes
+
+| Class | The result depends on | Cached |
+|---|---|---|
+| immutable | a block that the call names by its hash, or the chain alone | for the time of `immutable` |
+| by finality | a block that the call names by its number, or the block of a transaction | for the time of `unfinalized` while the block may be replaced, then as `immutable` |
+| tip | the head of the chain | until the next block, for the time of `tip` at most |
+| config | the configuration of the chain's nodes, which an upgrade changes | for the time of `config` |
+| never | the caller, the node or the state that the method changes | not |
+
+[`sszip_cache_valid`](directives.md#sszip_cache_valid) sets the time of a class or a method.
+
+- The class *by finality* needs a followed node (`sszip_cache_head`, or `[[head]]` in cached.toml):
+  a block is final if it was final when the request was sent to the node. Without a followed node
+  only results of blocks named by hash are immutable.
+- A call by finality for `latest`, `safe` or `finalized`, or without a block (which means
+  `latest`), has the class tip. A call for `pending` is not cached.
+- A method that is not in the table is not cached, unless the [configuration adds
+  it](#your-own-methods).
+- Errors and `null` are not cached, whatever the method. A trace of a block is not cached if the
+  entry of one transaction has an `error` in place of a trace; the `error` of a reverted call within
+  a trace is part of the result.
+- A result of a block above the followed head has the class tip. A result whose `l1BatchNumber` is
+  `null` has the class `unfinalized`, even if the call names the block by hash.
+
+In the table `p[0]` is the first parameter of the call. Where a method accepts the hash of a block
+too, alone or in an object of EIP-1898 (without `requireCanonical`), the result for a hash is
 immutable.
 
 ";
 
-const OWN: &str = "\
-## Methods of your own
+const OWN_METHODS: &str = "\
+## Your own methods
+
+A row of `sszip_cache_method` (in Envoy `cache_method: [\"acme_getPositions block=p[1]\", ...]`)
+defines what the result of a method depends on, for a method that is not in the table or in place of
+its row:
 
 ```nginx
 sszip_cache_method acme_getPositions   block=p[1];
@@ -58,37 +70,34 @@ sszip_cache_method acme_getVersion     class=config;
 sszip_cache_method eth_getProof        class=none;
 ```
 
-What its answers depend on, of a method that is not in the table or in place of its row (in
-Envoy `cache_method: [\"acme_getPositions block=p[1]\", ...]`). They are kept, found final, and
-gone with a new head or a reorganisation as those of the methods below, of which the last
-column says the same in these words:
+The rules for finality, new heads and reorganisations are those of the methods in the table, whose
+last column has the same form:
 
-| | An answer depends on |
+| Form | The result depends on |
 |---|---|
 ";
 
-const BESIDE: &str = "
-Beside `block=p[N]` there may be `block=result.MEMBER`, where the answer says its block too: one
-that is of another block than was asked for is not kept, nor is one that is of none of the last
-eight blocks of the chain as it is known, or of a head behind the newest that was sent.
-`sszip_cache_valid METHOD TIME` says for how long its answers are kept, whatever their class; a
-method of which there is only that is a tip.
+const RULES: &str = "
+`block=p[N]` may be combined with `block=result.MEMBER` if the result contains its block: a result
+is not cached if its block is another than the requested one, if it is none of the last eight known
+blocks of the chain, or if it belongs to a head older than the newest one that was sent.
+`sszip_cache_valid METHOD TIME` sets the time for the method, whatever the class; a method with a
+time and without a row has the class tip.
 
-- Say of which block the *whole* answer is. What depends on anything else (a time, who asks,
-  another chain, what the node happens to have) is `class=none`, or `class=tip` if an answer
-  that is a block old does no harm.
-- Where nothing is found (`null`, a transaction that is in no block) nothing is kept for long,
-  and where a member's name could be taken for the one that was said (`BLOCKNUMBER`) nothing at
-  all. A list of which a part has an `error` is not kept.
-- Methods that change or follow something are refused, as by
+- The row must cover the *whole* result. A method whose result depends on anything else (a time, the
+  caller, another chain, the data of one node) is `class=none`, or `class=tip` if results that are
+  one block old do no harm.
+- Results without a block (`null`, a pending transaction) are cached for a short time only. A result
+  is not cached if a member's name differs from the named one only by case (`BLOCKNUMBER`), or if an
+  element of its list has an `error`.
+- Methods that change state or open a subscription are rejected, as by
   [`sszip_cache_valid`](directives.md#sszip_cache_valid).
-- A block of the configuration that has rows has these only, and none of the block around it.
-- What is stored already stays as it was stored: purge it (`?method=NAME`) where a row has
-  changed.
-- Metrics and the status page count methods that are not in the table as `other`, with a row
-  or without: their names are a closed set.
+- Rows are not inherited into a block of the configuration that has rows of its own.
+- A changed row does not affect stored responses: purge the method (`?method=NAME`).
+- Metrics and the status page count methods that are not in the table as `other`, with a row or
+  without: their label values are a fixed set.
 
-## Ours
+## Table
 
 ";
 
@@ -120,7 +129,7 @@ fn block(row: &Method) -> String {
     match row.at {
         _ if is_never(row) => String::new(),
         BlockParam::None if row.in_result == ResultBlockPath::Itself => {
-            "the answer is the head's number".into()
+            "the head, whose number is the result".into()
         }
         BlockParam::None => "none".into(),
         BlockParam::Hash(n) => format!("`p[{n}]`, a hash"),
@@ -131,8 +140,8 @@ fn block(row: &Method) -> String {
             format!("`p[{n}].fromBlock` and `.toBlock`, or `.blockHash`")
         }
         BlockParam::Result => match row.in_result {
-            ResultBlockPath::None => "its transaction's, which the answer does not name".into(),
-            _ => "in the answer".into(),
+            ResultBlockPath::None => "of the transaction; not in the result".into(),
+            _ => "in the result".into(),
         },
     }
 }
@@ -140,19 +149,19 @@ fn block(row: &Method) -> String {
 fn finality(row: &Method) -> &'static str {
     match (row.class, row.at) {
         (methods::Class::Never, _) => "",
-        (methods::Class::Tip | methods::Class::Config, _) => "nothing",
-        (methods::Class::Immutable, BlockParam::None) => "it always is",
-        (_, BlockParam::Hash(_)) => "its hash",
-        (_, BlockParam::Number(_)) => "its number, once that is final",
+        (methods::Class::Tip | methods::Class::Config, _) => "-",
+        (methods::Class::Immutable, BlockParam::None) => "always final",
+        (_, BlockParam::Hash(_)) => "the hash",
+        (_, BlockParam::Number(_)) => "final number",
         (_, BlockParam::Range(..)) => {
-            "`toBlock`, once that is final and the answer has a part of it or was the same \
-             ten seconds before, or the hash"
+            "final `toBlock`, if the result contains an entry of it or was equal ten seconds \
+             before; or the hash"
         }
         (_, BlockParam::Result) if row.in_result == ResultBlockPath::None => {
-            "its transaction's block, which the node is asked for, once that is final"
+            "final block of the transaction, which is queried at the node"
         }
-        (_, BlockParam::Result) => "the answer's block, once that is final",
-        (_, _) => "its number, once that is final, or its hash",
+        (_, BlockParam::Result) => "final block of the result",
+        (_, _) => "final number, or the hash",
     }
 }
 
@@ -173,14 +182,14 @@ fn lifetime(row: &Method) -> String {
 }
 
 fn page() -> String {
-    let mut page = String::from(ABOVE);
-    page.push_str(OWN);
+    let mut page = String::from(INTRODUCTION);
+    page.push_str(OWN_METHODS);
     for (form, meaning) in FORMS {
         writeln!(page, "| `{form}` | {meaning} |").unwrap();
     }
-    page.push_str(BESIDE);
+    page.push_str(RULES);
     page.push_str(
-        "| Method | Class | Its block | What makes it final | Kept for | As `sszip_cache_method` has it |\n",
+        "| Method | Class | Block | Finality | Default time | Row of `sszip_cache_method` |\n",
     );
     page.push_str("|---|---|---|---|---|---|\n");
     for row in methods::all() {
@@ -210,7 +219,7 @@ fn is_current(name: &str, text: &str) -> bool {
 fn committed_method_table_equals_the_generated_page() {
     assert!(
         is_current("docs/methods.md", &page()),
-        "docs/methods.md is not what the method table says: SSZIP_WRITE_DOCS=1 cargo test --test docs"
+        "docs/methods.md differs from the method table: SSZIP_WRITE_DOCS=1 cargo test --test docs"
     );
 }
 
@@ -235,7 +244,7 @@ fn heads_of_the_directives_equal_the_settings() {
     let text = with_heads(fs::read_to_string(page).unwrap());
     assert!(
         is_current(name, &text),
-        "{name} is not what settings are read with: SSZIP_WRITE_DOCS=1 cargo test --test docs"
+        "{name} differs from the settings table: SSZIP_WRITE_DOCS=1 cargo test --test docs"
     );
 }
 
@@ -244,6 +253,6 @@ fn committed_schema_equals_the_generated_schema() {
     let name = "configs/envoy/sszip.schema.json";
     assert!(
         is_current(name, &format!("{:#}\n", schema())),
-        "{name} is not what settings are read with: SSZIP_WRITE_DOCS=1 cargo test --test docs"
+        "{name} differs from the settings table: SSZIP_WRITE_DOCS=1 cargo test --test docs"
     );
 }

@@ -19,42 +19,39 @@ use super::stateful::is_stateful;
 pub const FORMS: [(&str, &str); 10] = [
     (
         "block=p[N]",
-        "the block that parameter N (counted from 0) names by its number, a tag, its hash or an \
-         object of EIP-1898; `latest` if it is omitted",
+        "the block in parameter N, counted from 0: number, tag, hash, or object of EIP-1898; \
+         `latest` if the parameter is absent",
     ),
     (
         "block=p[N].MEMBER",
-        "the block that a member of the object in parameter N names",
+        "the block in a member of parameter N, which is an object",
     ),
     (
         "block=result.MEMBER",
-        "the block whose number is in this member of the result. A result without a number, such \
-         as a transaction that is in no block yet, is not cached. The path may be longer \
-         (`result.receipt.blockNumber`), and may contain the first element of a list \
-         (`result[0].blockNumber`). The hash is read from the neighbouring member, if there is one \
-         (`blockHash` for `blockNumber`, `hash` for `number`)",
+        "the block whose number is in this member of the result; a result without a number, such \
+         as a pending transaction, is not cached. The path may be longer \
+         (`result.receipt.blockNumber`), and pass through the first element of a list \
+         (`result[0].blockNumber`). The hash is read from the member beside it, if there is one \
+         (`blockHash` beside `blockNumber`, `hash` beside `number`)",
     ),
     ("block=result", "the head, whose number is the result"),
     (
         "range=p[N]",
-        "the blocks from `fromBlock` to `toBlock`, or the block `blockHash`, of the object in \
+        "the blocks from `fromBlock` to `toBlock`, or the block of `blockHash`, in the object of \
          parameter N",
     ),
     (
         "transaction=p[0]",
-        "the block of the transaction with this hash, which the result does not name: the node is \
-         queried for its receipt",
+        "the block of the transaction with this hash, which is not in the result: the receipt is \
+         requested from the node",
     ),
-    ("class=immutable", "no block: the response never changes"),
-    (
-        "class=tip",
-        "the head: the response expires with the next block",
-    ),
+    ("class=immutable", "no block: the result never changes"),
+    ("class=tip", "the head: the result expires with the next block"),
     (
         "class=config",
         "the configuration of the chain's nodes, which an upgrade changes",
     ),
-    ("class=none", "anything else: the response is not cached"),
+    ("class=none", "anything else: the result is not cached"),
 ];
 
 /// Highest index of a parameter that a row can name.

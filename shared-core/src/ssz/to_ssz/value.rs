@@ -337,7 +337,7 @@ impl<'s> ToSsz<'s> {
             return Ok(None);
         };
         let Some(word) = words.find(&text) else {
-            let why = format!("none of {}", words.join(", "));
+            let why = format!("not one of {}", words.join(", "));
             return Err(TokenError::new(at, why).into());
         };
         self.output.bytes[place] = word;
