@@ -199,10 +199,7 @@ impl OwnerLifetime {
         if let Err(error) = owner.close(now()) {
             (self.log)(
                 Level::Error,
-                &format!(
-                    "cannot write all entries to the store before the \
-                                               end: {error}"
-                ),
+                &format!("cannot write all entries to the store before the end: {error}"),
             );
         }
         served
@@ -255,13 +252,7 @@ impl OwnerLifetime {
         let path = config.socket.display();
         let (socket, listener) =
             Socket::bind(&config.socket, config.socket_user).map_err(|error| {
-                std::io::Error::new(
-                    error.kind(),
-                    format!(
-                        "cannot listen on {path}: \
-                                                                        {error}"
-                    ),
-                )
+                std::io::Error::new(error.kind(), format!("cannot listen on {path}: {error}"))
             })?;
         owner.start_listening(now());
         // before any request is served: no block is final until it is known to be

@@ -81,8 +81,7 @@ impl BodyReader {
         timeout(self.limits.body_timeout, all).await.map_err(|_| {
             Problem::new(
                 StatusCode::REQUEST_TIMEOUT,
-                "the body was not received in \
-                                                                    time",
+                "the body was not received in time",
             )
         })??;
         bytes.shrink_to_fit();

@@ -156,12 +156,8 @@ impl StepRunner {
             self.later.purge = None;
             self.log(false, &format!("block {from} and later are purged"));
         }
-        let unrecorded = |error: Failure| {
-            format!(
-                "the record of the chain can't be written: \
-                                                   {error}"
-            )
-        };
+        let unrecorded =
+            |error: Failure| format!("the record of the chain can't be written: {error}");
         if let Some(identity) = self.later.identity {
             let write = self
                 .engine

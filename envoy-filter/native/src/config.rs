@@ -174,7 +174,7 @@ fn follow(settings: &RequestSettings, of: &[&ConfigLifetime]) {
     let has_some = plan.follows.iter().next().is_some();
     if has_some && !store::follows() {
         let error = "\"cache_head\" has no effect: no filter has a \"cache_path\"; add one, or \
-                     move it to a [[head]] of cached.toml";
+             move it to a [[head]] of cached.toml";
         envoy::log(LogLevel::Error, error);
     }
     store::claim(&plan, of);

@@ -97,8 +97,7 @@ impl Filter {
         guarded((), || {
             log(
                 LogLevel::Error,
-                "internal error: a hook of a stream has panicked; the stream is \
-                                  reset",
+                "internal error: a hook of a stream has panicked; the stream is reset",
             );
             stream.reset("sszip: a hook has panicked");
         });

@@ -117,8 +117,7 @@ impl FilterSettings {
             abi::log(
                 Level::Error,
                 &format!(
-                    "sszip: disabled for a route, because its \
-                                             configuration is invalid: {error}"
+                    "sszip: disabled for a route, because its configuration is invalid: {error}"
                 ),
             );
         }
@@ -135,7 +134,10 @@ impl FilterSettings {
         let mut host = FilterOnlySettings::default();
         let mut parsed = ParsedSettings::read("config", json, &mut host)?;
         for warning in host.warnings {
-            abi::log(Level::Warn, &format!("sszip: configuration of a route: {warning}"));
+            abi::log(
+                Level::Warn,
+                &format!("sszip: configuration of a route: {warning}"),
+            );
         }
         parsed.inherit(&self.parsed);
         let settings = resolve(&parsed, &self.sandbox, &self.process);
@@ -148,7 +150,7 @@ impl FilterSettings {
 
 /// Error of a configuration that caches without a store.
 const NO_STORE: &str = "\"cache\" needs \"cache_owner\": \"cluster:NAME\" in the filter's \
-                        configuration, because sszip-cached stores the entries";
+     configuration, because sszip-cached stores the entries";
 
 fn resolve(
     parsed: &ParsedSettings,

@@ -380,8 +380,8 @@ fn cached_gets(value: &[u8]) -> Result<CacheGetScope, DirectiveError> {
 
 fn use_stale(values: &[&[u8]]) -> Result<UseStale, DirectiveError> {
     const ALLOWED: &str = "\"error\", \"timeout\", \"invalid_header\", \"updating\", \
-                           \"http_500\", \"http_502\", \"http_503\", \"http_504\", \
-                           \"http_403\", \"http_404\", \"http_429\" or \"off\"";
+         \"http_500\", \"http_502\", \"http_503\", \"http_504\", \
+         \"http_403\", \"http_404\", \"http_429\" or \"off\"";
     if values.is_empty() {
         return Err(invalid(b"", ALLOWED));
     }

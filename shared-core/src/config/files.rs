@@ -56,8 +56,7 @@ pub fn prepare_folder(path: &str) -> Result<(), String> {
         )),
         Err(error) if error.kind() == ErrorKind::NotFound => create_folder(path),
         Err(error) => Err(format!(
-            "cannot use the folder \"{path}\" {}; check its permissions, or \
-                                   choose another folder",
+            "cannot use the folder \"{path}\" {}; check its permissions, or choose another folder",
             system_error(&error)
         )),
     }
@@ -95,7 +94,7 @@ fn check_contents(path: &str) -> Result<(), String> {
         Err(error) => {
             return Err(format!(
                 "cannot use the folder \"{path}\" {}; check its \
-                                          permissions, or choose another folder",
+                 permissions, or choose another folder",
                 system_error(&error)
             ))
         }

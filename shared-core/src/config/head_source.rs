@@ -64,8 +64,7 @@ const DEPTHS: Range = Range {
 const URLS: &str = "a URL: \"http://\", \"https://\", \"ws://\" or \"wss://\" and \
                     \"HOST[:PORT][/PATH]\", or \"unix:/SOCKET[:/PATH]\"";
 const PARAMETERS: &str = "\"interval=TIME\", \"finality=tag|depth:N\", \"api=execution|beacon\", \
-                          \"header=NAME:VALUE\" (in quotes if it contains spaces), \"ca=FILE\" or \
-                          \"namespace=NAME\"";
+     \"header=NAME:VALUE\" (in quotes if it contains spaces), \"ca=FILE\" or \"namespace=NAME\"";
 
 /// Headers that the operator can't set, because they belong to a connection or a body.
 const RESERVED_HEADERS: &[&str] = &[

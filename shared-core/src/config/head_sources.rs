@@ -187,7 +187,7 @@ pub fn from_json(json: &[u8]) -> Result<Vec<(String, HeadSource)>, String> {
         serde_json::from_slice(json).map_err(|error| match error.classify() {
             // its message would contain the value
             serde_json::error::Category::Data => "the list of head sources is invalid: a row is \
-                                                  not an array of strings"
+                 not an array of strings"
                 .into(),
             _ => format!("the list of head sources is not JSON: {error}"),
         })?;
@@ -200,8 +200,7 @@ pub fn from_json(json: &[u8]) -> Result<Vec<(String, HeadSource)>, String> {
             match HeadSource::parse(&words) {
                 Ok((follow, None)) => Ok((namespace.clone(), follow)),
                 Ok((_, Some(_))) => Err(format!(
-                    "the head source of \"{namespace}\" has a second \
-                                                 namespace"
+                    "the head source of \"{namespace}\" has a second namespace"
                 )),
                 Err(error) => Err(format!("the head source of \"{namespace}\" {error}")),
             }

@@ -47,8 +47,7 @@ impl SandboxConfig {
             }
             "cache_path" => "sszip-cached owns the store; set \"cache_owner\": \"cluster:NAME\"",
             "cache_memory" => {
-                "entries are in the memory of sszip-cached; set \"memory\" in its \
-                               cached.toml"
+                "entries are in the memory of sszip-cached; set \"memory\" in its cached.toml"
             }
             "cache_head" => "sszip-cached follows the chain; add a [[head]] to its cached.toml",
             "status" => "sandboxes share no memory; Envoy's /stats has the counters",

@@ -35,7 +35,7 @@ pub fn schema() -> Value {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "sszip",
         "description": "The settings of a filter or a route. docs/directives.md describes each of \
-                        them.",
+         them.",
         "type": "object",
         "properties": Map::from_iter(settings),
         "additionalProperties": false,

@@ -91,8 +91,7 @@ fn folder(path: &[u8], base: &str) -> Result<String, DirectiveError> {
     let longest = MAX_SOCKET_PATH - "/".len() - SOCKET.len();
     if folder.len() > longest {
         let allowed = format!(
-            "a path of at most {longest} bytes: the path of the socket in it \
-                               would be too long"
+            "a path of at most {longest} bytes: the path of the socket in it would be too long"
         );
         return Err(invalid(folder.as_bytes(), allowed));
     }

@@ -72,11 +72,9 @@ impl fmt::Display for DirectiveError {
             DirectiveError::OneOrTwoValues => f.write_str("takes one or two values"),
             DirectiveError::TwoValues => f.write_str("takes exactly two values"),
             DirectiveError::TwoOrThreeValues => f.write_str("takes two or three values"),
-            DirectiveError::Twice { parameter } => write!(
-                f,
-                "has the parameter \"{parameter}=\" \
-                                                              twice"
-            ),
+            DirectiveError::Twice { parameter } => {
+                write!(f, "has the parameter \"{parameter}=\" twice")
+            }
             DirectiveError::Sandboxed { why } => {
                 write!(f, "is not available in the sandbox: {why}")
             }

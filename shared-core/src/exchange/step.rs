@@ -98,7 +98,7 @@ impl FailureReason {
             }
             FailureReason::Protocol => {
                 c"the node switched protocols (101) on a route with a \
-                                         policy; see the setting \"upgrade\""
+                     policy; see the setting \"upgrade\""
             }
         }
     }

@@ -64,9 +64,7 @@ impl Unverifiable {
             Unverifiable::Method => (REQUEST, "calls must be sent with POST".into()),
             Unverifiable::Upgrade => (
                 REQUEST,
-                "upgrades are not allowed here: send calls in HTTP \
-                                                requests"
-                    .into(),
+                "upgrades are not allowed here: send calls in HTTP requests".into(),
             ),
             Unverifiable::Length => (REQUEST, "the request is too long".into()),
             Unverifiable::Coding => (

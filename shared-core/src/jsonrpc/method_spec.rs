@@ -46,7 +46,10 @@ pub const FORMS: [(&str, &str); 10] = [
          requested from the node",
     ),
     ("class=immutable", "no block: the result never changes"),
-    ("class=tip", "the head: the result expires with the next block"),
+    (
+        "class=tip",
+        "the head: the result expires with the next block",
+    ),
     (
         "class=config",
         "the configuration of the chain's nodes, which an upgrade changes",
@@ -80,10 +83,9 @@ impl fmt::Display for MethodSpecError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             MethodSpecError::Name => f.write_str("a method name"),
-            MethodSpecError::Duplicate => f.write_str(
-                "a method that this block does not configure \
-                                                       yet",
-            ),
+            MethodSpecError::Duplicate => {
+                f.write_str("a method that this block does not configure yet")
+            }
             MethodSpecError::Stateful => {
                 f.write_str("a method without side effects and without state on the node")
             }

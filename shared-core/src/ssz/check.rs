@@ -78,10 +78,7 @@ impl Check<'_> {
                     Some((_, of)) => self.value(*of, at + 1..range.end),
                     None => Err(SszError::from_message(
                         at,
-                        format!(
-                            "the union has no option \
-                                                                    {selector}"
-                        ),
+                        format!("the union has no option {selector}"),
                     )),
                 }
             }

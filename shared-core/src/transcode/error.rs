@@ -126,22 +126,19 @@ impl fmt::Display for TranscodeError {
             TranscodeError::Invalid(error) => error.fmt(f),
             TranscodeError::Length(most) => write!(f, "the SSZ is longer than {most} bytes"),
             TranscodeError::NoValue => f.write_str("it is an error or null"),
-            TranscodeError::ExtraJson => f.write_str(
-                "its JSON has members that its SSZ does not \
-                                                      have",
-            ),
-            TranscodeError::Untyped => f.write_str(
-                "the node sent another format, and its type is \
-                                                    not known",
-            ),
+            TranscodeError::ExtraJson => {
+                f.write_str("its JSON has members that its SSZ does not have")
+            }
+            TranscodeError::Untyped => {
+                f.write_str("the node sent another format, and its type is not known")
+            }
             TranscodeError::Status(status) => write!(f, "its status is {status}, not 200"),
             TranscodeError::Coding => f.write_str("its content coding is not supported"),
             TranscodeError::NoTransform => f.write_str("it has Cache-Control: no-transform"),
             TranscodeError::Memory => f.write_str("memory is short"),
-            TranscodeError::Busy => f.write_str(
-                "too many long conversions are running; repeat the \
-                                                 request",
-            ),
+            TranscodeError::Busy => {
+                f.write_str("too many long conversions are running; repeat the request")
+            }
             TranscodeError::Failed => f.write_str("internal error"),
         }
     }

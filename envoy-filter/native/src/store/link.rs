@@ -99,9 +99,8 @@ impl LinkDriver {
                 let _ = catch_unwind(|| {
                     log(
                         LogLevel::Error,
-                        "internal error: the link to the \
-                                                              cache's owner has panicked",
-                    )
+                        "internal error: the link to the cache's owner has panicked",
+                    );
                 });
                 // limits the rate of repeated panics
                 std::thread::sleep(Duration::from_millis(100));

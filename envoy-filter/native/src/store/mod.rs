@@ -147,12 +147,8 @@ impl State {
             self.library = Some(Library::load()?);
         }
         let link = link::start(&socket);
-        let link = link.map_err(|error| {
-            format!(
-                "cannot start the link to the owner of the store: \
-                                                 {error}"
-            )
-        })?;
+        let link = link
+            .map_err(|error| format!("cannot start the link to the owner of the store: {error}"))?;
         link.set_deadline(plan.lookup_timeout());
         self.link = Some((socket, link));
         self.wanted = store.cloned();

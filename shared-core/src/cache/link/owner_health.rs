@@ -25,7 +25,7 @@ impl OwnerHealthChange {
             Self::Down => "does not respond; requests are sent to the node until it does",
             Self::Replaced => {
                 "does not speak the protocol of this version; requests are sent to \
-                               the node until both have one version"
+                 the node until both have one version"
             }
             Self::Up => "responds again",
         }

@@ -92,15 +92,15 @@ const URL: &str = "it must be a URL: \"http://\", \"https://\", \"ws://\" or \"w
                    \"HOST[:PORT][/PATH]\", or \"unix:/SOCKET[:/PATH]\"";
 const INTERVAL: &str = "it must be a time with its unit (ms, s, m, h or d), from 100ms to 1h";
 const FINALITY: &str = "it must be \"finality=tag\" or \"finality=depth:N\", where N is a number \
-                        from 1 to 1000000";
+     from 1 to 1000000";
 const PARAMETERS: &str = "it must be \"interval=TIME\", \"finality=tag|depth:N\", \
-                          \"api=execution|beacon\", \"header=NAME:VALUE\" (in quotes if it \
-                          contains spaces), \"ca=FILE\" or \"namespace=NAME\"";
+     \"api=execution|beacon\", \"header=NAME:VALUE\" (in quotes if it \
+          contains spaces), \"ca=FILE\" or \"namespace=NAME\"";
 const HEADER: &str = "it must be \"header=NAME:VALUE\" with a header name and printable \
-                      ASCII (in quotes if it contains spaces)";
+     ASCII (in quotes if it contains spaces)";
 const NOT_OURS: &str = "it must be a header that does not describe the connection or the body";
 const USER: &str = "it must be without user and password; set \
-                    \"header=Authorization: Basic ...\" instead";
+     \"header=Authorization: Basic ...\" instead";
 const CA: &str = "it must be \"ca=FILE\" with an absolute path in UTF-8";
 const NAMESPACE: &str = "it must be \"namespace=NAME\" in UTF-8 without control characters";
 

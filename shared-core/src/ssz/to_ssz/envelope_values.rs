@@ -222,10 +222,7 @@ impl<'s> ToSsz<'s> {
                     let Some((selector, ty)) = option else {
                         return Err(TokenError::new(
                             value,
-                            format!(
-                                "the union has no option \
-                                                                   {selector}"
-                            ),
+                            format!("the union has no option {selector}"),
                         )
                         .into());
                     };
